@@ -1,0 +1,79 @@
+"""The command line. Every command's heavy imports happen inside the command, so that `--help` stays fast.
+
+Exit codes: 0 success, 2 a user's mistake (one line on standard error), 1 a failure.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+import wirebound
+from wirebound.errors import InputError, WireboundError
+
+app = typer.Typer(
+    name="wirebound",
+    help="Is the network the bottleneck of distributed training, and what helps?",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(wirebound.__version__)
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
+
+
+def _register_commands() -> None:
+    from wirebound.cli import job, measure, study
+
+    for module in (study, measure, job):
+        module.register(app)
+
+
+_register_commands()
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit the process."""
+    try:
+        code = app(args=arguments, standalone_mode=False)
+    except TyperException as error:  # a usage error, without typer's box
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        if message:
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context is not None else "wirebound"
+            print(f"wirebound: error: {' '.join(message.split())} (see '{command} --help')", file=sys.stderr)
+        sys.exit(getattr(error, "exit_code", 2))
+    except InputError as error:
+        print(f"wirebound: error: {_one_line(error)}", file=sys.stderr)
+        sys.exit(2)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        print(f"wirebound: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
+    except WireboundError as error:
+        print(f"wirebound: failed: {_one_line(error)}", file=sys.stderr)
+        sys.exit(1)
+    except (KeyboardInterrupt, typer.Abort):
+        print("wirebound: interrupted", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)

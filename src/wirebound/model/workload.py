@@ -1,0 +1,131 @@
+"""One training step of one worker, without any network."""
+
+import dataclasses
+import itertools
+import math
+from dataclasses import dataclass
+
+from wirebound.errors import InputError
+
+#: Bytes per element of the gradient types that a workload may be sent in.
+GRADIENT_DTYPES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One gradient tensor.
+
+    `size` is in bytes; `gap_s` is the backward time in seconds since the tensor before it became ready; `forward_s`
+    is the forward time of its layer in seconds, None where it was not measured.
+    """
+
+    name: str
+    size: int
+    gap_s: float
+    forward_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Gradient tensors in the order in which they become ready in backward, and the compute time around them.
+
+    `forward_s` is all the time before backward begins, `optimizer_s` the time after all communication, in seconds.
+    `timing` says where the times come from: ``measured``, or ``flop-proportional`` where a measured or estimated
+    total was shared out in proportion to each layer's floating-point operations. `vector_add` is a table of
+    (bytes, seconds) of adding two vectors on the same device, empty where it was not measured.
+    """
+
+    name: str
+    batch_size: int
+    tensors: tuple[Tensor, ...]
+    forward_s: float
+    optimizer_s: float = 0.0
+    timing: str = "measured"
+    vector_add: tuple[tuple[float, float], ...] = ()
+    gradient_dtype: str = "fp32"
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.tensors:
+            raise InputError(f"workload {self.name!r} has no gradient tensors")
+        if self.batch_size < 1:
+            raise InputError(f"workload {self.name!r}: batch size {self.batch_size} must be at least 1")
+        for value, what in ((self.forward_s, "forward_s"), (self.optimizer_s, "optimizer_s")):
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError(f"workload {self.name!r}: {what} = {value} must be finite and not negative")
+        for index, tensor in enumerate(self.tensors):
+            if tensor.size <= 0:
+                raise InputError(f"workload {self.name!r}: tensor {index} ({tensor.name}) has {tensor.size} bytes")
+            for time in (tensor.gap_s, 0.0 if tensor.forward_s is None else tensor.forward_s):
+                if not (math.isfinite(time) and time >= 0):
+                    raise InputError(f"workload {self.name!r}: tensor {index} ({tensor.name}) has the time {time} s")
+
+    @property
+    def size(self) -> int:
+        """Bytes of all gradients."""
+        return sum(tensor.size for tensor in self.tensors)
+
+    @property
+    def ready_s(self) -> tuple[float, ...]:
+        """Seconds from the start of backward until each gradient is ready."""
+        return tuple(itertools.accumulate(tensor.gap_s for tensor in self.tensors))
+
+    @property
+    def backward_s(self) -> float:
+        """Seconds of the whole backward pass, the sum of the gaps."""
+        return self.ready_s[-1]
+
+    @property
+    def compute_s(self) -> float:
+        """Seconds of one step without any communication."""
+        return self.forward_s + self.backward_s + self.optimizer_s
+
+    @property
+    def forward_gaps_s(self) -> tuple[float, ...]:
+        """Forward seconds of each tensor's layer, in backward order.
+
+        Measured where every tensor has a forward time; otherwise the forward time in proportion to each tensor's
+        share of backward.
+        """
+        measured = [tensor.forward_s for tensor in self.tensors]
+        if all(time is not None for time in measured):
+            return tuple(time for time in measured if time is not None)
+        if self.backward_s == 0:
+            return tuple(self.forward_s / len(self.tensors) for _ in self.tensors)
+        return tuple(self.forward_s * tensor.gap_s / self.backward_s for tensor in self.tensors)
+
+    def with_batch(self, batch_size: int) -> "Workload":
+        """Return the workload at another batch size; compute times scale in proportion, the optimizer's do not."""
+        factor = batch_size / self.batch_size
+        tensors = tuple(
+            dataclasses.replace(
+                tensor,
+                gap_s=tensor.gap_s * factor,
+                forward_s=None if tensor.forward_s is None else tensor.forward_s * factor,
+            )
+            for tensor in self.tensors
+        )
+        return dataclasses.replace(self, batch_size=batch_size, tensors=tensors, forward_s=self.forward_s * factor)
+
+    def with_gradient_dtype(self, dtype: str) -> "Workload":
+        """Return the workload with gradients of another type; raises `InputError` for an unknown one."""
+        if dtype not in GRADIENT_DTYPES:
+            raise InputError(f"unknown gradient type {dtype!r}: use one of {', '.join(GRADIENT_DTYPES)}")
+        old, new = GRADIENT_DTYPES[self.gradient_dtype], GRADIENT_DTYPES[dtype]
+        tensors = tuple(dataclasses.replace(t, size=t.size // old * new) for t in self.tensors)
+        return dataclasses.replace(self, tensors=tensors, gradient_dtype=dtype)
+
+    def with_compute_s(self, compute_s: float) -> "Workload":
+        """Return the workload with every compute time scaled so that one step takes `compute_s` seconds."""
+        factor = compute_s / self.compute_s
+        tensors = tuple(
+            dataclasses.replace(
+                tensor,
+                gap_s=tensor.gap_s * factor,
+                forward_s=None if tensor.forward_s is None else tensor.forward_s * factor,
+            )
+            for tensor in self.tensors
+        )
+        return dataclasses.replace(
+            self, tensors=tensors, forward_s=self.forward_s * factor, optimizer_s=self.optimizer_s * factor
+        )

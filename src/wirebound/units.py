@@ -1,0 +1,88 @@
+"""Parse and print quantities. Inside the package everything is SI: bytes, seconds, bytes per second.
+
+``1 Gbps`` is 125,000,000 B/s. ``MiB`` (2**20 bytes) and ``MB`` (10**6 bytes) are different units and both are accepted.
+"""
+
+import math
+import re
+
+from wirebound.errors import InputError
+
+_SIZES = {
+    "B": 1.0,
+    "kB": 1e3,
+    "KB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+    "KiB": 2.0**10,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
+    "TiB": 2.0**40,
+}
+_BITS = {"bit": 1 / 8, "kbit": 125.0, "Mbit": 125e3, "Gbit": 125e6, "Tbit": 125e9}
+_BANDWIDTHS = (
+    {"bps": 1 / 8, "kbps": 125.0, "Kbps": 125.0, "Mbps": 125e3, "Gbps": 125e6, "Tbps": 125e9}
+    | {f"{unit}/s": factor for unit, factor in _BITS.items()}
+    | {f"{prefix}b/s": factor for prefix, factor in (("k", 125.0), ("M", 125e3), ("G", 125e6), ("T", 125e9))}
+    | {f"{unit}/s": factor for unit, factor in _SIZES.items()}
+)
+_DURATIONS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9, "min": 60.0}
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµμ/]*)\s*")
+
+
+def _parse(text: str, units: dict[str, float], kind: str, example: str, shown: str) -> float:
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise InputError(f"{text!r} is not a {kind}: write a number and a unit, such as {example!r}")
+    number, unit = float(match[1].replace("_", "")), match[2]
+    if unit not in units:
+        if number == 0 and not unit:
+            return 0.0
+        problem = f"has the unknown unit {unit!r}" if unit else "has no unit"
+        raise InputError(f"{kind} {text!r} {problem}: use one of {shown}, such as {example!r}")
+    value = number * units[unit]
+    if not math.isfinite(value) or value < 0:
+        raise InputError(f"{kind} {text!r} must be finite and not negative, such as {example!r}")
+    return value
+
+
+def parse_bytes(text: str) -> float:
+    """Return a size in bytes, from text such as ``"25 MiB"`` or ``"4 MB"``; raises `InputError`."""
+    return _parse(text, _SIZES, "size", "25 MiB", "B, kB, MB, GB, KiB, MiB, GiB")
+
+
+def parse_bandwidth(text: str) -> float:
+    """Return a bandwidth in bytes per second, from text such as ``"10 Gbps"`` or ``"1.25 GB/s"``.
+
+    Raises `InputError` when the unit is unknown or the value is zero.
+    """
+    value = _parse(text, _BANDWIDTHS, "bandwidth", "10 Gbps", "Mbps, Gbps, Gbit/s, MB/s, GB/s, GiB/s")
+    if value == 0:
+        raise InputError(f"bandwidth {text!r} must be greater than zero, such as '10 Gbps'")
+    return value
+
+
+def parse_duration(text: str) -> float:
+    """Return a time in seconds, from text such as ``"20 us"`` or ``"5 ms"``; ``"0"`` needs no unit."""
+    return _parse(text, _DURATIONS, "time", "20 us", "s, ms, us, ns")
+
+
+def _scaled(value: float, scale: list[tuple[float, str]], digits: int) -> str:
+    factor, unit = next((step for step in scale if abs(value) >= step[0]), scale[-1])
+    return f"{value / factor:.{digits}g} {unit}"
+
+
+def format_bytes(value: float, digits: int = 4) -> str:
+    """Print bytes with a decimal unit, such as ``102.2 MB``."""
+    return _scaled(value, [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")], digits)
+
+
+def format_bandwidth(value: float, digits: int = 4) -> str:
+    """Print bytes per second as bits per second, such as ``10 Gbps``."""
+    return _scaled(value * 8, [(1e12, "Tbps"), (1e9, "Gbps"), (1e6, "Mbps"), (1e3, "kbps"), (1, "bps")], digits)
+
+
+def format_duration(value: float, digits: int = 4) -> str:
+    """Print seconds with a fitting unit, such as ``128.1 ms``."""
+    return _scaled(value, [(1, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")], digits)
