@@ -162,22 +162,22 @@ def say(text: str) -> None:
     """Show a sentence computed by the chapter, as Markdown."""
     from IPython.display import Markdown, display
 
-    display(Markdown(text))
+    display(Markdown(text))  # type: ignore[no-untyped-call]
 
 
 def _display_html(text: str) -> None:
     from IPython.display import HTML, display
 
-    display(HTML(text))
+    display(HTML(text))  # type: ignore[no-untyped-call]
 
 
 def open_chapter(name: str) -> ChapterFolder:
     """Return the chapter's place in the run that executes it, or in ``runs/by-hand`` when opened by hand."""
     here = Path.cwd()
     project = find_project(here)
-    if here != project.notebooks.resolve():
+    by_hand = project.runs / "by-hand"
+    if here not in (project.notebooks.resolve(), by_hand.resolve()):
         return ChapterFolder(name, project, here)
-    folder = project.runs / "by-hand"
-    folder.mkdir(parents=True, exist_ok=True)
-    os.chdir(folder)
-    return ChapterFolder(name, project, folder, fallback=project.runs / "quick")
+    by_hand.mkdir(parents=True, exist_ok=True)
+    os.chdir(by_hand)
+    return ChapterFolder(name, project, by_hand, fallback=project.runs / "quick")
