@@ -102,7 +102,7 @@ def one_bandwidth(effective_gbps: Mapping[str, Sequence[float]], spread: float =
     return Finding(
         "The network runs at one low utilization, whatever is trained on it.",
         HOLDS if ratio <= spread else FAILS,
-        f"The bandwidth that explains the measured scaling factors is {ranges}: a factor of {ratio:.1f} between models.",
+        f"The bandwidth that explains the measured scaling factors is {ranges}: {ratio:.1f}× apart.",
     )
 
 
