@@ -7,7 +7,7 @@ times are a measured or estimated total, shared out over the tensors in proporti
 
 import csv
 import difflib
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -42,8 +42,7 @@ def published_file(name: str) -> Traversable:
 
 def read_published(name: str) -> list[dict[str, str]]:
     """Return the rows of a published table, one dictionary of text cells a row; raises as `published_file` does."""
-    with published_file(name).open(encoding="utf-8", newline="") as table:
-        return list(csv.DictReader(table))
+    return list(csv.DictReader(published_file(name).read_text(encoding="utf-8").splitlines()))
 
 
 def builtin_names() -> tuple[str, ...]:
@@ -51,7 +50,7 @@ def builtin_names() -> tuple[str, ...]:
     return _NAMES
 
 
-@lru_cache(maxsize=None)
+@cache
 def builtin_workload(name: str) -> Workload:
     """Return the built-in workload `name`; raises `InputError` with the closest name for an unknown one."""
     if name not in _NAMES:
