@@ -23,7 +23,8 @@ def table_names(folder: Traversable | None = None) -> tuple[str, ...]:
 def load_table(name: str, folder: Traversable | None = None) -> pd.DataFrame:
     """Return the published table `name`, such as ``"shi2020_throughput"``, with the columns that its description gives.
 
-    Every cell is checked: type, range, allowed values, presence, uniqueness of the key. Missing cells are ``NaN``, so an integer column with one is of floats.
+    Every cell is checked: type, range, allowed values, presence, uniqueness of the key. Missing cells are ``NaN``, so
+    an integer column with one is of floats.
     `folder` is another folder with a ``datapackage.json``. Raises `InputError` for an unknown table, or one that names
     file, row (the header is row 1) and column of the first bad cell.
     """
