@@ -16,12 +16,13 @@ EVERYONE = {"errors", "units", "__init__"}
 ARROWS = {
     "errors": set(),
     "units": set(),
+    "files": set(),
     "model": set(),
     "simulate": {"model"},
-    "fit": {"model", "simulate"},
-    "profile": {"model"},
-    "techniques": {"model"},
-    "testbed": {"model", "simulate", "fit", "profile", "techniques"},
+    "fit": {"files", "model", "simulate"},
+    "profile": {"files", "model"},
+    "techniques": {"files", "model"},
+    "testbed": {"files", "model", "simulate", "fit", "profile", "techniques"},
 }
 #: These stand on top and may import everything but each other's users.
 ON_TOP = {"study": {"cli"}, "figures": {"study", "cli"}, "cli": set()}
