@@ -23,21 +23,24 @@ _ZHANG = "Zhang et al. 2020: gaps measured on one V100"
 _BACKWARD_PER_FORWARD = 2.0
 
 
-def published_file(name: str) -> Traversable:
-    """Return the published table `name`, such as ``"shi2020_throughput.csv"``.
+def data_folder() -> Traversable:
+    """Return the folder that holds ``datapackage.json`` and ``published``: the package's, or a checkout's ``data``.
 
-    It lies in the installed package, or in ``data/published`` of a checkout. Raises `InputError` when it does not
-    exist.
+    Raises `InputError` when neither is there.
     """
-    folders: tuple[Traversable, ...] = (
-        files("wirebound") / "published",
-        Path(__file__).parents[3] / "data" / "published",
-    )
+    folders: tuple[Traversable, ...] = (files("wirebound"), Path(__file__).parents[3] / "data")
     for folder in folders:
-        if (folder / name).is_file():
-            return folder / name
-    known = sorted({entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()})
-    raise InputError(f"no published table {name!r}: there are {', '.join(known)}")
+        if (folder / "published").is_dir():
+            return folder
+    raise InputError("the published tables are missing: install wirebound again")
+
+
+def published_file(name: str) -> Traversable:
+    """Return the published table `name`, such as ``"shi2020_throughput.csv"``; raises `InputError` for another name."""
+    folder = data_folder() / "published"
+    if name not in (names := sorted(entry.name for entry in folder.iterdir())):
+        raise InputError(f"no published table {name!r}: there are {', '.join(names)}")
+    return folder / name
 
 
 def read_published(name: str) -> list[dict[str, str]]:
