@@ -105,7 +105,7 @@ def write_api_pages(folder: Path, package: Path) -> None:
         lines = [title, "=" * len(title), ""]
         for module in modules:
             if len(modules) > 1:
-                lines += [f"``{module}``", "-" * (len(module) + 4), ""]
+                lines += [module, "-" * len(module), ""]
             lines += [f".. automodule:: {module}", ""]
         (folder / f"{name}.rst").write_text("\n".join(lines), encoding="utf-8")
 

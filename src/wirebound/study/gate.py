@@ -27,7 +27,16 @@ _CSS_ADDRESS = re.compile(r"url\(\s*['\"]?([^'\")]+)['\"]?\s*\)|@import\s+['\"](
 _CSS_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SCRIPT_HOST = re.compile(r"(?:https?:)?//((?:[\w-]+\.)+[a-z]{2,}|localhost)\b")
 _NAMESPACES = {"www.w3.org"}
-_LOADING_LINKS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "preconnect", "dns-prefetch", "manifest"}
+_LOADING_LINKS = {
+    "stylesheet",
+    "icon",
+    "preload",
+    "prefetch",
+    "modulepreload",
+    "preconnect",
+    "dns-prefetch",
+    "manifest",
+}
 _LOADING_TAGS = {
     "script": ("src",),
     "img": ("src", "srcset"),
@@ -244,7 +253,9 @@ def missing_downloads(site: Site) -> Iterator[Finding]:
                 for suffix in suffixes:
                     fitting = [link for link in links if urllib.parse.urlsplit(link).path.endswith(suffix)]
                     if not any(_problem(site, page.path, link) is None for link in fitting):
-                        yield Finding(page.name, "missing download", f"{block.get('id') or selector} offers no {suffix}")
+                        yield Finding(
+                            page.name, "missing download", f"{block.get('id') or selector} offers no {suffix}"
+                        )
         for image in page.soup.select("div.cell_output img"):
             if image.find_parent("figure", class_="wb-figure") is None:
                 yield Finding(page.name, "missing download", "an image among the outputs without table and drawing")

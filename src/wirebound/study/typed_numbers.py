@@ -12,7 +12,9 @@ _QUANTITY = re.compile(rf"{_NUMBER}[\s\u00a0\u202f~-]?(?:{_UNITS})(?![\w/])")
 _YEARS = re.compile(r"\d{4}s")
 
 #: Directives whose body is not prose; the body of any other one, such as ``{note}``, is checked.
-_VERBATIM = re.compile(r"\{(?:math|code|code-block|code-cell|literalinclude|glue:?\w*|mermaid|raw|bibliography|eval-rst)\}")
+_VERBATIM = re.compile(
+    r"\{(?:math|code|code-block|code-cell|literalinclude|glue:?\w*|mermaid|raw|bibliography|eval-rst)\}"
+)
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}|:{3,})\s*(.*)$")
 _CITATION = r"\{cite(?::\w+)?\}`[^`]*`"
 
@@ -64,9 +66,8 @@ def _without_blocks(markdown: str) -> str:
         end_quote()
         if fence:
             directive = fence[2].startswith("{")
-            if not directive and fence[1][0] != ":" and (fence[2] or not _closes(kept)):
-                closing = fence[1]
-            elif directive and _VERBATIM.match(fence[2]):
+            code = not directive and fence[1][0] != ":" and (fence[2] != "" or not _closes(kept))
+            if code or _VERBATIM.match(fence[2]):
                 closing = fence[1]
             elif directive:
                 kept.append(re.sub(r"^\{[\w:.-]+\}", "", fence[2]))  # an admonition's title is prose
