@@ -40,9 +40,9 @@ def _root(
 
 
 def _register_commands() -> None:
-    from wirebound.cli import job, measure, reproduce, study, validate
+    from wirebound.cli import job, measure, publish, reproduce, study, validate
 
-    for module in (study, measure, job, reproduce, validate):
+    for module in (study, publish, measure, job, reproduce, validate):
         module.register(app)
 
 

@@ -8,6 +8,7 @@ may add some without a new version.
 import dataclasses
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -249,14 +250,23 @@ def save_profile(profile: Profile, path: Path | str) -> None:
     write_json(document, path)
 
 
-def write_json(document: Mapping[str, Any], path: Path | str) -> None:
-    """Write one JSON document, whole or not at all; raises `InputError` when the folder is missing."""
-    path = Path(path)
+def require_writable(path: Path) -> None:
+    """Raise `InputError` when `path` cannot become a file: worth asking before a long measurement."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder: name a file to write")
     if not path.parent.is_dir():
         raise InputError(f"{path}: its folder {path.parent} does not exist: create it first")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"{path}: its folder {path.parent} cannot be written to: choose another")
+
+
+def write_json(document: Mapping[str, Any], path: Path | str) -> None:
+    """Write one JSON document, whole or not at all; raises `InputError` when the folder is missing."""
+    path = Path(path)
+    require_writable(path)
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    # A list of numbers on one line; no string can match, for JSON writes a newline inside one as \n.
+    text = re.sub(r"\[\n([-+.,eE\d\s]+?)\n\s*\]", lambda match: "[" + " ".join(match[1].split()) + "]", text)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
