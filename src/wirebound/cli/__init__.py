@@ -40,9 +40,9 @@ def _root(
 
 
 def _register_commands() -> None:
-    from wirebound.cli import job, measure, study
+    from wirebound.cli import job, measure, publish, study
 
-    for module in (study, measure, job):
+    for module in (study, publish, measure, job):
         module.register(app)
 
 

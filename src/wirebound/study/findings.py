@@ -1,0 +1,130 @@
+"""Verdicts on published claims: each is a function of results, so that other data give another verdict."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A claim, the verdict on it, and the sentence with the numbers that decide it."""
+
+    claim: str
+    verdict: str
+    evidence: str
+
+    def markdown(self) -> str:
+        """Return the finding as one Markdown paragraph."""
+        return f"**Claim.** {self.claim}\n\n**It {self.verdict}.** {self.evidence}"
+
+
+def _verdict(outcomes: Sequence[bool]) -> str:
+    if all(outcomes):
+        return HOLDS
+    return IN_PART if any(outcomes) else FAILS
+
+
+def _listing(names: Sequence[str]) -> str:
+    if len(names) < 2:
+        return "".join(names)
+    return ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def _each(values: Mapping[str, float], form: str) -> str:
+    return _listing([f"{name} {form.format(value)}" for name, value in values.items()])
+
+
+def used_bandwidth(used_gbps: Mapping[str, float], claimed_gbps: float, link_gbps: float) -> Finding:
+    """Judge "training uses about `claimed_gbps` of the link": true where a model is within 15 % of the claim.
+
+    `used_gbps` maps each model to the bandwidth in Gbps that it was measured to use.
+    """
+    near = [name for name, value in used_gbps.items() if abs(value / claimed_gbps - 1) <= 0.15]
+    others = {name: value for name, value in used_gbps.items() if name not in near}
+    verdict = _verdict([name in near for name in used_gbps])
+    evidence = f"Measured: {_each(used_gbps, '{:.1f} Gbps')} of {link_gbps:g}."
+    if near and others:
+        largest = near == [max(used_gbps, key=lambda name: used_gbps[name])]
+        what = "the largest of them" if largest else "not all of them"
+        evidence += f" The figure is that of {_listing(near)}, {what}; {_listing(list(others))} "
+        evidence += "uses" if len(others) == 1 else "use"
+        evidence += f" {min(others.values()):.0f}–{max(others.values()):.0f} Gbps."
+    return Finding(
+        f"Distributed training uses no more than about {claimed_gbps:g} of {link_gbps:g} Gbps.", verdict, evidence
+    )
+
+
+def ratio_suffices(needed: Mapping[str, float | None], at_limit: Mapping[str, float], limit: float) -> Finding:
+    """Judge "compression by at most `limit` is enough": true for models whose needed ratio is within it.
+
+    `needed` maps each model to the smallest ratio that reaches the target (None: none does), `at_limit` to its
+    scaling factor in percent at the limit.
+    """
+    enough = [name for name, ratio in needed.items() if ratio is not None and ratio <= limit]
+    missing = [name for name in needed if name not in enough]
+    ratios = _listing([f"{name} {'no ratio' if ratio is None else f'{ratio:.2f}×'}" for name, ratio in needed.items()])
+    evidence = f"Needed: {ratios}."
+    if missing:
+        evidence += f" At {limit:g}× the scaling factor of {_each({n: at_limit[n] for n in missing}, 'is {:.0f} %')}."
+    return Finding(
+        f"At 10 Gbps, 2× to {limit:g}× compression is enough for almost linear scaling.",
+        _verdict([name in enough for name in needed]),
+        evidence,
+    )
+
+
+def upper_bound(cases: Sequence[tuple[str, float, float]], reading_error: float) -> Finding:
+    """Judge "the full-utilization simulation is an upper bound of what is measured".
+
+    `cases` are (setting, measured, simulated) scaling factors in percent; a measured value more than
+    `reading_error` points above the simulated one is a violation.
+    """
+    violations = [case for case in cases if case[1] > case[2] + reading_error]
+    verdict = HOLDS if not violations else FAILS if len(violations) == len(cases) else IN_PART
+    if violations:
+        listed = _listing([f"{name}: {measured:.1f} % against {bound:.1f} %" for name, measured, bound in violations])
+        evidence = f"{len(violations)} of {len(cases)} measured points lie above their simulated bound ({listed})."
+    else:
+        evidence = f"None of {len(cases)} measured points lies above its simulated bound."
+    return Finding("Simulated full utilization is an upper bound of the measured scaling factor.", verdict, evidence)
+
+
+def one_bandwidth(effective_gbps: Mapping[str, Sequence[float]], spread: float = 1.25) -> Finding:
+    """Judge "one effective bandwidth explains the measured scaling factors of all models".
+
+    `effective_gbps` maps each model to the bandwidths in Gbps that explain its measured scaling factors; the claim
+    holds when the largest of the models' medians is at most `spread` times the smallest.
+    """
+    medians = {name: sorted(values)[len(values) // 2] for name, values in effective_gbps.items()}
+    ranges = _listing([f"{name} {min(values):.0f}–{max(values):.0f} Gbps" for name, values in effective_gbps.items()])
+    ratio = max(medians.values()) / min(medians.values())
+    return Finding(
+        "The network runs at one low utilization, whatever is trained on it.",
+        HOLDS if ratio <= spread else FAILS,
+        f"The bandwidth that explains the measured scaling factors is {ranges}: {ratio:.1f}× apart.",
+    )
+
+
+def reproducible(published: Sequence[tuple[str, float, float]], reading_error: float) -> Finding:
+    """Judge "the published simulation is its arithmetic": (setting, published, arithmetic) in percent.
+
+    It holds when every published value is within `reading_error` points of the arithmetic.
+    """
+    worst = max(published, key=lambda case: abs(case[1] - case[2]))
+    outside = [case for case in published if abs(case[1] - case[2]) > reading_error]
+    return Finding(
+        "The published simulation gives what its arithmetic gives.",
+        _verdict([case not in outside for case in published]),
+        f"{len(published) - len(outside)} of {len(published)} published values lie within {reading_error:g} points of "
+        f"the arithmetic; the farthest is {worst[0]}: {worst[1]:.1f} % published, {worst[2]:.1f} % computed.",
+    )
+
+
+def almost_linear(scaling_percent: Mapping[str, float], threshold: float, link_gbps: float) -> Finding:
+    """Judge "with the network fully used, scaling is almost linear": at least `threshold` percent for every model."""
+    return Finding(
+        f"With a fully used network of {link_gbps:g} Gbps, the scaling factor is close to one.",
+        _verdict([value >= threshold for value in scaling_percent.values()]),
+        f"Simulated: {_each(scaling_percent, '{:.1f} %')}.",
+    )
