@@ -70,6 +70,7 @@ def fit(
 
     With a collective and its number of ranks, it also tells the latency and bandwidth of the link beneath.
 
+    \b
     Example: wirebound fit PROFILE.json --out FIT.json
     Example: wirebound fit times.csv --collective ring-allreduce --ranks 4 --json
     """
@@ -140,7 +141,7 @@ def _profile_samples(
         raise InputError(f"{file}: has no collectives to fit")
     groups: dict[tuple[str, int, float | None], list[tuple[float, float]]] = {}
     for timing in profile.collectives:
-        points = [(timing.size, time) for time in timing.times_s or (timing.median_s,)]
+        points = [(float(timing.size), time) for time in timing.times_s or (timing.median_s,)]
         groups.setdefault((timing.collective, timing.ranks, timing.rate_Bps), []).extend(points)
     wanted = [key for key in groups if collective in (None, key[0]) and ranks in (None, key[1])]
     held = ", ".join(

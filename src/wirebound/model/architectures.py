@@ -30,6 +30,11 @@ class Parameter:
     forward_flops: int
 
     @property
+    def layer(self) -> str:
+        """Name of the layer that the tensor belongs to."""
+        return self.name.rpartition(".")[0]
+
+    @property
     def elements(self) -> int:
         """Number of values."""
         return math.prod(self.shape)

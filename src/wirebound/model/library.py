@@ -1,12 +1,13 @@
 """Built-in workloads, read from the published tables that ship with the package.
 
 Measured: the per-tensor backward gaps of Zhang et al. (2020) on one V100, batch 32 per GPU. The other networks'
-times are a measured or estimated total, shared out over the tensors in proportion to floating-point operations;
+times are a measured or estimated total, shared out over the layers in proportion to floating-point operations;
 `Workload.timing` and `Workload.source` say so.
 """
 
 import csv
 import difflib
+import itertools
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -97,13 +98,24 @@ def _measured(name: str) -> Workload:
 
 
 def _flop_proportional(name: str, batch_size: int, compute_s: float, source: str) -> Workload:
-    """Share `compute_s` seconds out over forward and backward, and backward over the tensors by their operations."""
+    """Share `compute_s` seconds out over forward and backward, and backward over the layers by their operations.
+
+    A layer's gradients become ready together when its backward is done, as the measured gaps show: the whole gap is
+    that of its first tensor.
+    """
     forward_s = compute_s / (1 + _BACKWARD_PER_FORWARD)
     seconds_per_flop = (compute_s - forward_s) / forward_flops(name)
+    tensors = []
+    for _, layer in itertools.groupby(backward_order(name), key=lambda parameter: parameter.layer):
+        parameters = list(layer)
+        gap_s = seconds_per_flop * sum(parameter.forward_flops for parameter in parameters)
+        for parameter in parameters:
+            tensors.append(Tensor(parameter.name, parameter.size, gap_s))
+            gap_s = 0.0
     return Workload(
         name=name,
         batch_size=batch_size,
-        tensors=tuple(Tensor(p.name, p.size, p.forward_flops * seconds_per_flop) for p in backward_order(name)),
+        tensors=tuple(tensors),
         forward_s=forward_s,
         timing="flop-proportional",
         source=source,

@@ -2,9 +2,9 @@
 
     python -m wirebound.profile.record --out data/recorded
 
-writes ``allreduce_samples.csv`` (columns rank_count, rate_mbps (empty: not slowed down), bytes, repetition, seconds) and
-``allreduce_samples.machine.json`` (machine record, settings, warnings), in under a minute on two cores. Paced rates
-need Linux and are left out, with a message, elsewhere.
+writes ``allreduce_samples.csv`` (columns rank_count, rate_mbps, bytes, repetition, seconds; an empty rate is loopback
+as it is) and ``allreduce_samples.machine.json`` (machine record, settings, warnings), in under a minute on two cores.
+Paced rates need Linux and are left out, with a message, elsewhere.
 """
 
 import argparse
@@ -48,8 +48,8 @@ SETTINGS = tuple(
     for ranks in (2, 4)
     for rate_mbps, sizes, repetitions in (
         (None, _powers(10, 24), 50),
-        (1000, _powers(10, 24), 12),
-        (100, _powers(10, 22), 6),
+        (1000, _powers(10, 24), 10),
+        (100, _powers(10, 22), 5),
     )
 )
 
@@ -72,7 +72,7 @@ def record_allreduce(
             setting.ranks,
             setting.sizes,
             repetitions=setting.repetitions,
-            budget_s=8.0,
+            budget_s=6.0,
             rate_Bps=None if setting.rate_mbps is None else setting.rate_mbps * 125_000,
             seed=seed,
         )
