@@ -198,15 +198,21 @@ def _flow_list(text: str) -> Any:
 
 
 def _canonical(amount: float, parse: Callable[[str], float], units: tuple[str, ...]) -> str:
-    """Print a quantity in the unit that gives the shortest number from 1 to below 1000, to 15 significant digits.
+    """Print a quantity in the unit that gives the shortest number from 1 to below 1000.
 
     Spellings of the same quantity thus become the same text: ``10e3 Mbps``, ``1.25 GB/s`` and ``10Gbps`` are
-    ``10 Gbps``, ``25 MiB`` stays ``25 MiB``.
+    ``10 Gbps``, ``25 MiB`` stays ``25 MiB``. Sizes are whole bytes and exact, others have 15 significant digits.
     """
+    whole = "B" in units
+    if whole:
+        amount = float(round(amount))
     if amount == 0:
-        return f"0 {units[0] if units[0] == 's' else units[-1]}"
-    scaled = [(amount / parse(f"1 {unit}"), unit) for unit in units]
-    readable = [(number, unit) for number, unit in scaled if 1 <= number < 1000]
-    if not readable:
-        readable = [scaled[0] if scaled[0][0] >= 1 else scaled[-1]]
-    return min((f"{number:.15g} {unit}" for number, unit in readable), key=len)
+        return f"0 {'s' if 's' in units else units[-1]}"
+    # Rounded before the choice of unit, or one part in 10**15 could decide it.
+    scaled = [(float(f"{amount / parse(f'1 {unit}'):.15g}"), unit) for unit in units]
+    readable = [(number, unit) for number, unit in scaled if number >= 1 and (number < 1000 or unit == units[0])]
+    texts = [f"{number:.15g} {unit}" for number, unit in readable or scaled[-1:]]
+    exact = [text for text in texts if parse(text) == amount]
+    if whole and not exact:
+        return f"{amount:.0f} B"
+    return min(exact or texts, key=len)
