@@ -44,6 +44,17 @@ WORKLOAD_LABELS = {
     "bert-large": "BERT-Large",
 }
 
+
+def workload_label(name: str) -> str:
+    """Return how a workload is written in legends and prose."""
+    return WORKLOAD_LABELS.get(name, name)
+
+
+def workload_color(name: str) -> str:
+    """Return the colour of a workload, grey for one that is not built in."""
+    return WORKLOAD_COLORS.get(name, GREY)
+
+
 #: One colour and marker per synchronization method, in every chapter.
 METHOD_STYLES = {
     "bsp-ps": (SKY, "o"),

@@ -40,9 +40,9 @@ def _root(
 
 
 def _register_commands() -> None:
-    from wirebound.cli import job, measure, publish, study
+    from wirebound.cli import job, measure, publish, reproduce, study, validate
 
-    for module in (study, publish, measure, job):
+    for module in (study, publish, measure, job, reproduce, validate):
         module.register(app)
 
 
@@ -69,6 +69,12 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(2)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
         print(f"wirebound: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "wirebound":
+            raise
+        remedy = "install the study's packages with pip install 'wirebound[study]'"
+        print(f"wirebound: error: this command needs the package {error.name!r}: {remedy}", file=sys.stderr)
         sys.exit(2)
     except WireboundError as error:
         print(f"wirebound: failed: {_one_line(error)}", file=sys.stderr)

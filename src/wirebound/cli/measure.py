@@ -1,7 +1,239 @@
 """Commands that measure and fit: profile, fit."""
 
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
+
+from wirebound.cli.output import JsonFlag, note, print_json
+from wirebound.errors import InputError
+from wirebound.units import format_bandwidth, format_bytes, format_duration
+
+if TYPE_CHECKING:
+    from wirebound.fit.communication import CommunicationFit, RegionFit
+    from wirebound.model import Link
+    from wirebound.profile.schema import Profile
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
+    app.command("profile")(profile)
+    app.command("fit")(fit)
+
+
+def profile(
+    out: Annotated[Path | None, typer.Option("--out", metavar="PROFILE.json", help="The file to write.")] = None,
+    steps: Annotated[int, typer.Option("--steps", help="Training steps to measure.")] = 30,
+    batch: Annotated[int, typer.Option("--batch", help="Samples in a step.")] = 32,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the weights and the images.")] = 0,
+    json_output: JsonFlag = False,
+) -> None:
+    """Measure this machine: when gradients become ready, and how long an all-reduce takes.
+
+    It trains a small built-in network (ResNet-20 on random 32×32 images) on the processor and all-reduces buffers
+    between two processes on this machine, in about 15 seconds. Profiling a model of your own is not offered yet.
+
+    Example: wirebound profile --out PROFILE.json
+    """
+    from wirebound.profile.probe import run_probe
+    from wirebound.profile.schema import profile_document, require_writable, save_profile
+
+    if out is None and not json_output:
+        raise InputError("nothing to write: name a file with --out PROFILE.json, or print with --json")
+    if out is not None:
+        require_writable(out)
+    with _Progress() as progress:
+        measured = run_probe(steps=steps, batch_size=batch, seed=seed, progress=progress.show)
+    if out is not None:
+        save_profile(measured, out)
+    for warning in measured.warnings:
+        note(f"warning: {warning}")
+    if json_output:
+        print_json(profile_document(measured))
+    else:
+        typer.echo(_profile_summary(measured))
+        typer.echo(f"written to {out}")
+
+
+def fit(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="PROFILE.json, or CSV with the columns bytes,seconds.")],
+    collective: Annotated[
+        str | None, typer.Option("--collective", help="What was timed: ring-allreduce. A profile says it itself.")
+    ] = None,
+    ranks: Annotated[int | None, typer.Option("--ranks", help="Its ranks. A profile says it itself.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FIT.json", help="The file to write.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the bootstrap behind the intervals.")] = 0,
+    json_output: JsonFlag = False,
+) -> None:
+    """Fit T(S) = α + β·S to the times of a collective, and say where that model fails.
+
+    With a collective and its number of ranks, it also tells the latency and bandwidth of the link beneath.
+
+    \b
+    Example: wirebound fit PROFILE.json --out FIT.json
+    Example: wirebound fit times.csv --collective ring-allreduce --ranks 4 --json
+    """
+    from wirebound.fit.communication import fit_communication, link_parameters
+    from wirebound.profile.schema import require_writable, write_json
+
+    if out is not None:
+        require_writable(out)
+    sizes, times, collective, ranks = _samples(file, collective, ranks)
+    if (collective is None) != (ranks is None):
+        missing = "--ranks" if ranks is None else "--collective"
+        raise InputError(f"a link needs both --collective and --ranks: add {missing}")
+    fitted = fit_communication(sizes, times, seed=seed)
+    link = None if collective is None or ranks is None else link_parameters(fitted, collective, ranks)
+    document = _fit_document(fitted, collective, ranks, link)
+    if out is not None:
+        write_json(document, out)
+    if json_output:
+        print_json(document)
+    else:
+        typer.echo(_fit_summary(fitted, link))
+        if out is not None:
+            typer.echo(f"written to {out}")
+
+
+class _Progress:
+    """A bar where a terminal is there, else one line for each thing that begins; on standard error."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+        self._bar = typer.progressbar(length=100, file=sys.stderr, label="profile") if sys.stderr.isatty() else None
+
+    def __enter__(self) -> "_Progress":
+        if self._bar is not None:
+            self._bar.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.render_finish()
+
+    def show(self, share: float, what: str) -> None:
+        """Show the share done, between 0 and 1, and what is going on."""
+        if self._bar is not None:
+            self._bar.label = what
+            self._bar.update(int(100 * share) - self._bar.pos)
+        elif what not in self._said:
+            self._said.add(what)
+            note(what)
+
+
+def _samples(
+    file: Path, collective: str | None, ranks: int | None
+) -> tuple[list[float], list[float], str | None, int | None]:
+    """Return sizes, times, and the collective and ranks that they are of, where the file or the options tell."""
+    from wirebound.fit.samples import read_samples
+    from wirebound.profile.schema import load_profile
+
+    if file.suffix.lower() != ".json":
+        return *read_samples(file), collective, ranks
+    return _profile_samples(load_profile(file), file, collective, ranks)
+
+
+def _profile_samples(
+    profile: "Profile", file: Path, collective: str | None, ranks: int | None
+) -> tuple[list[float], list[float], str, int]:
+    if not profile.collectives:
+        raise InputError(f"{file}: has no collectives to fit")
+    groups: dict[tuple[str, int, float | None], list[tuple[float, float]]] = {}
+    for timing in profile.collectives:
+        points = [(float(timing.size), time) for time in timing.times_s or (timing.median_s,)]
+        groups.setdefault((timing.collective, timing.ranks, timing.rate_Bps), []).extend(points)
+    wanted = [key for key in groups if collective in (None, key[0]) and ranks in (None, key[1])]
+    held = ", ".join(
+        f"{name} of {count} ranks" + ("" if rate is None else f" at {format_bandwidth(rate)}")
+        for name, count, rate in groups
+    )
+    if not wanted:
+        asked = " of ".join(filter(None, [collective, None if ranks is None else f"{ranks} ranks"]))
+        raise InputError(f"{file}: has no {asked}: it has {held}")
+    if len(wanted) > 1:
+        raise InputError(f"{file}: has {held}: choose with --collective and --ranks, or fit a file with one of them")
+    points = groups[wanted[0]]
+    return [size for size, _ in points], [time for _, time in points], wanted[0][0], wanted[0][1]
+
+
+def _fit_document(
+    fitted: "CommunicationFit", collective: str | None, ranks: int | None, link: "Link | None"
+) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "schema": "wirebound-fit",
+        "version": 1,
+        "alpha_s": fitted.alpha_s,
+        "beta_s_per_byte": fitted.beta_s_per_byte,
+        "bandwidth_Bps": _finite(fitted.bandwidth_Bps),
+        "alpha_ci95": [_finite(bound) for bound in fitted.alpha_ci95],
+        "beta_ci95": [_finite(bound) for bound in fitted.beta_ci95],
+        "sizes_bytes": list(fitted.sizes),
+        "times_s": list(fitted.times_s),
+        "relative_residuals": list(fitted.relative_residuals),
+        "flags": list(fitted.flags),
+        "verdict": fitted.verdict,
+        "regions": {"small": _region_document(fitted.small), "large": _region_document(fitted.large)},
+    }
+    if link is not None:
+        document |= {
+            "collective": collective,
+            "ranks": ranks,
+            "link_latency_s": link.latency_s,
+            "link_bandwidth_Bps": link.bandwidth,
+        }
+    return document
+
+
+def _region_document(region: "RegionFit | None") -> dict[str, Any] | None:
+    if region is None:
+        return None
+    return {
+        "smallest_bytes": region.smallest,
+        "largest_bytes": region.largest,
+        "sizes": region.sizes,
+        "alpha_s": region.alpha_s,
+        "beta_s_per_byte": region.beta_s_per_byte,
+        "worst_relative_residual": region.worst_residual,
+    }
+
+
+def _finite(value: float) -> float | None:
+    """Return the value, or None for an infinite one, which JSON does not have."""
+    return None if value == float("inf") else value
+
+
+def _profile_summary(profile: "Profile") -> str:
+    workload = profile.workload()
+    lines = [
+        f"{profile.name}: {len(workload.tensors)} gradients, {format_bytes(workload.size)}, batch {profile.batch_size}",
+        f"forward {format_duration(workload.forward_s)}, backward {format_duration(workload.backward_s)},"
+        f" optimizer {format_duration(workload.optimizer_s)} (medians of {profile.steps} steps)",
+    ]
+    overhead = profile.hook_overhead
+    if overhead is not None:
+        lines.append(
+            f"the hooks' own cost: step time ×{overhead.ratio:.3f}"
+            f" ({overhead.confidence:.0%} interval {overhead.ratio_low:.3f} to {overhead.ratio_high:.3f})"
+        )
+    lines += [
+        f"{timing.collective}, {timing.ranks} ranks, {format_bytes(timing.size)}: {format_duration(timing.median_s)}"
+        for timing in (profile.collectives[0], profile.collectives[-1])
+    ]
+    return "\n".join(lines)
+
+
+def _fit_summary(fitted: "CommunicationFit", link: "Link | None") -> str:
+    def between(bounds: tuple[float, float]) -> str:
+        return f"95 % interval {bounds[0]:.4g} to {bounds[1]:.4g}"
+
+    lines = [
+        f"T(S) = α + β·S, {len(fitted.sizes)} sizes from {format_bytes(fitted.sizes[0])}"
+        f" to {format_bytes(fitted.sizes[-1])}",
+        f"α = {fitted.alpha_s:.4g} s ({between(fitted.alpha_ci95)})",
+        f"β = {fitted.beta_s_per_byte:.4g} s/B ({between(fitted.beta_ci95)})",
+        f"1/β = {fitted.bandwidth_Bps:.4g} B/s of buffer",
+    ]
+    if link is not None:
+        lines.append(f"link: latency {format_duration(link.latency_s)}, bandwidth {format_bandwidth(link.bandwidth)}")
+    return "\n".join([*lines, f"verdict: {fitted.verdict}"])

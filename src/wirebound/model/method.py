@@ -4,12 +4,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from wirebound.errors import InputError
+from wirebound.errors import InputError, unknown_name
 
 MIB = 2**20
 
 Architecture = Literal["all-reduce", "parameter-server"]
-Schedule = Literal["bsp", "wfbp", "horovod", "ddp", "mg-wfbp", "priority"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +17,8 @@ class Method:
 
     `schedule` decides which gradients form a message and when it may start: ``bsp`` one message after backward,
     ``wfbp`` one per tensor, ``horovod`` and ``ddp`` two fusion rules, ``mg-wfbp`` merging where it pays, ``priority``
-    partitions in the order in which the next forward pass needs them. `collective` names the all-reduce algorithm.
+    partitions in the order in which the next forward pass needs them. `collective` names the all-reduce algorithm
+    (``ring``, ``halving-doubling``, ``tree``). `merge_below_bytes` lets mg-wfbp always merge smaller tensors.
     `servers` are the parameter servers (0: as many as nodes), beside the workers unless `colocated`;
     `push_pull_overlap` in [0, 1] is the share of pull hidden under push. `compression` divides the bytes on the wire
     and costs nothing.
@@ -26,12 +26,13 @@ class Method:
 
     name: str
     architecture: Architecture
-    schedule: Schedule
+    schedule: str
     collective: str = "ring"
     fusion_bytes: float = 64 * MIB
     fusion_window_s: float = 5e-3
     bucket_cap_bytes: float = 25 * MIB
     first_bucket_bytes: float = 1 * MIB
+    merge_below_bytes: float = 0.0
     partition_bytes: float = math.inf
     credit_bytes: float = math.inf
     servers: int = 0
@@ -44,6 +45,8 @@ class Method:
             raise InputError(f"compression ratio {self.compression} must be a finite number, at least 1")
         if not 0 <= self.push_pull_overlap <= 1:
             raise InputError(f"push-pull overlap {self.push_pull_overlap} must be between 0 and 1")
+        if not self.merge_below_bytes >= 0:
+            raise InputError(f"merge threshold {self.merge_below_bytes} B must not be negative")
         if self.servers < 0:
             raise InputError(f"servers = {self.servers} must not be negative")
         for value, what in (
@@ -75,7 +78,10 @@ METHODS = {
 
 
 def method_named(name: str, **changes: object) -> Method:
-    """Return the built-in method `name` with some fields changed; raises `InputError` for an unknown name."""
+    """Return the built-in method `name` with some fields changed.
+
+    Raises `InputError` with the closest name for an unknown one.
+    """
     if name not in METHODS:
-        raise InputError(f"unknown method {name!r}: use one of {', '.join(METHODS)}")
+        raise unknown_name("method", name, METHODS)
     return replace(METHODS[name], **changes)  # type: ignore[arg-type]

@@ -37,5 +37,5 @@ class Step:
 
     @property
     def scaling_factor(self) -> float:
-        """T_n / (n·T_1): throughput relative to perfect scaling."""
-        return self.compute_s / self.iteration_s
+        """T_n / (n·T_1): throughput relative to perfect scaling, 1 for a step that takes no time."""
+        return self.compute_s / self.iteration_s if self.iteration_s > 0 else 1.0

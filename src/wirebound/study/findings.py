@@ -102,7 +102,7 @@ def one_bandwidth(effective_gbps: Mapping[str, Sequence[float]], spread: float =
     return Finding(
         "The network runs at one low utilization, whatever is trained on it.",
         HOLDS if ratio <= spread else FAILS,
-        f"The bandwidth that explains the measured scaling factors is {ranges}: a factor of {ratio:.1f} between models.",
+        f"The bandwidth that explains the measured scaling factors is {ranges}: {ratio:.1f}× apart.",
     )
 
 
@@ -121,10 +121,10 @@ def reproducible(published: Sequence[tuple[str, float, float]], reading_error: f
     )
 
 
-def almost_linear(scaling_percent: Mapping[str, float], threshold: float) -> Finding:
+def almost_linear(scaling_percent: Mapping[str, float], threshold: float, link_gbps: float) -> Finding:
     """Judge "with the network fully used, scaling is almost linear": at least `threshold` percent for every model."""
     return Finding(
-        "With a fully used network of 100 Gbps, the scaling factor is close to one.",
+        f"With a fully used network of {link_gbps:g} Gbps, the scaling factor is close to one.",
         _verdict([value >= threshold for value in scaling_percent.values()]),
         f"Simulated: {_each(scaling_percent, '{:.1f} %')}.",
     )

@@ -1,0 +1,50 @@
+"""The command that compares the models with published figures: validate."""
+
+from typing import Annotated, Any
+
+import typer
+
+from wirebound.cli.output import JsonFlag, print_json
+
+_Suites = Annotated[
+    list[str] | None,
+    typer.Option("--suite", help="Only this suite; may be repeated.", metavar="NAME"),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the command line."""
+    app.command("validate")(validate)
+
+
+def validate(suite: _Suites = None, json_output: JsonFlag = False) -> None:
+    """Compare the models with published figures; errors are in percent of the measurement.
+
+    Suites: zhang2020 (the engine against exact arithmetic), zhang2020-measured (measured scaling factors against a
+    fully used network), shi2020 (calibrated on 64 runs, scored on 172 others), shi2020-transfer (BERT-Large from the
+    two other models).
+
+    Example: wirebound validate --suite shi2020 --json
+    """
+    from wirebound.study import validate as study
+
+    results = study.validate(suite or None)
+    if json_output:
+        print_json({"suites": results})
+        return
+    typer.echo(f"{'suite':28}{'held out':>10}{'mean':>9}{'median':>9}{'p90':>9}   % of the measurement")
+    for name, figures in results.items():
+        typer.echo(_line(name, figures["held_out"], figures))
+        for method, part in figures.get("by_method", {}).items():
+            typer.echo(_line(f"  {method}", part["points"], part))
+        if "without_bytescheduler_a2a" in figures:
+            part = figures["without_bytescheduler_a2a"]
+            typer.echo(_line("  all but bytescheduler-a2a", part["points"], part))
+        if "regret_percent" in figures:
+            typer.echo(f"  choosing the method ranked first costs {figures['regret_percent']:.1f} % on average")
+
+
+def _line(name: str, points: int, figures: dict[str, Any]) -> str:
+    return f"{name:28}{points:>10}" + "".join(
+        f"{figures[column]:>9.2f}" for column in ("mean_ape", "median_ape", "p90_ape")
+    )

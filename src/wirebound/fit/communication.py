@@ -1,0 +1,239 @@
+"""How long does a collective take? T(S) = α + β·S, fitted to measurements, with intervals and a verdict.
+
+α is in seconds, S in bytes of buffer, β in seconds per byte; both are at least 0. Times over six orders of magnitude
+are compared by ratio, not by difference: the fit minimizes Σ ρ(ln(T/t)) with SciPy's soft-L1 loss, so that a doubled
+time costs the same at 1 KiB and at 16 MiB and single outliers pull little.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+from scipy.stats import norm
+from scipy.stats import t as student_t
+
+from wirebound.errors import InputError
+from wirebound.fit.verdict import SMALL_BELOW, assess
+from wirebound.model import Link
+
+Array = NDArray[np.float64]
+
+#: Log residuals beyond this count linearly, not squared (SciPy's `f_scale`).
+ROBUST_SCALE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class RegionFit:
+    """The same fit on part of the sizes, `smallest` to `largest` bytes; `worst_residual` in relative terms."""
+
+    smallest: float
+    largest: float
+    sizes: int
+    alpha_s: float
+    beta_s_per_byte: float
+    worst_residual: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationFit:
+    """T(S) = `alpha_s` + `beta_s_per_byte`·S, with 95 % intervals.
+
+    `sizes` and `times_s` are the fitted points: one per distinct size, in rising order, the median where a size was
+    measured several times. `relative_residuals` are measured ÷ fitted − 1. `flags` are the reasons to doubt the model
+    (see `wirebound.fit.verdict`), `verdict` says them in words. `small` and `large` are fits to the sizes below and
+    from 64 KiB, None where a region has fewer than three sizes.
+    """
+
+    alpha_s: float
+    beta_s_per_byte: float
+    alpha_ci95: tuple[float, float]
+    beta_ci95: tuple[float, float]
+    sizes: tuple[float, ...]
+    times_s: tuple[float, ...]
+    relative_residuals: tuple[float, ...]
+    flags: tuple[str, ...]
+    verdict: str
+    small: RegionFit | None
+    large: RegionFit | None
+
+    @property
+    def bandwidth_Bps(self) -> float:  # noqa: N802 - the unit is bytes per second
+        """Bytes of buffer per second for very large messages, 1/β; infinite where β is 0."""
+        return math.inf if self.beta_s_per_byte == 0 else 1 / self.beta_s_per_byte
+
+    def time_s(self, size: float) -> float:
+        """Return the fitted time in seconds for `size` bytes."""
+        return self.alpha_s + self.beta_s_per_byte * size
+
+
+def fit_communication(
+    sizes_bytes: Sequence[float], times_s: Sequence[float], *, resamples: int = 1000, seed: int = 0
+) -> CommunicationFit:
+    """Fit T(S) = α + β·S to measured times, sizes in bytes and times in seconds.
+
+    Several times of one size are first reduced to their median. The 95 % intervals come from a wild bootstrap of the
+    points' log residuals (Webb's six weights, residuals enlarged by 1/(1 − leverage), seeded), widened by the ratio of
+    Student's t with n − 2 degrees of freedom to the normal: they include how badly a straight line describes the
+    points, not only their noise. The same input gives the same output.
+
+    Raises `InputError` for unequal lengths, values that are not positive and finite, or fewer than two sizes.
+    """
+    sizes, times, repeats = _points(sizes_bytes, times_s)
+    alpha, beta = _fit_point(sizes, times)
+    alpha_ci, beta_ci = _intervals(sizes, times, alpha, beta, resamples, seed)
+    residuals = times / (alpha + beta * sizes) - 1
+    small, large = _region(sizes, times, sizes < SMALL_BELOW), _region(sizes, times, sizes >= SMALL_BELOW)
+    flags, verdict = assess(
+        sizes=sizes.tolist(),
+        times_s=times.tolist(),
+        residuals=residuals.tolist(),
+        repeats=repeats,
+        alpha_ci95=alpha_ci,
+        beta_ci95=beta_ci,
+    )
+    return CommunicationFit(
+        alpha_s=alpha,
+        beta_s_per_byte=beta,
+        alpha_ci95=alpha_ci,
+        beta_ci95=beta_ci,
+        sizes=tuple(sizes.tolist()),
+        times_s=tuple(times.tolist()),
+        relative_residuals=tuple(residuals.tolist()),
+        flags=flags,
+        verdict=verdict,
+        small=small,
+        large=large,
+    )
+
+
+def link_parameters(fit: CommunicationFit, collective: str, ranks: int) -> Link:
+    """Return the link whose `collective` among `ranks` workers takes α + β·S.
+
+    A ring all-reduce takes 2(P−1)·latency + 2(P−1)/P · S/bandwidth (Patarasuk & Yuan 2009), so latency = α / (2(P−1))
+    and bandwidth = 2(P−1)/P / β. Raises `InputError` for another collective, fewer than two ranks, or β = 0.
+    """
+    if collective not in _INVERSES:
+        raise InputError(f"collective {collective!r} cannot be turned into a link: use {', '.join(_INVERSES)}")
+    if ranks < 2:
+        raise InputError(f"ranks = {ranks} must be at least 2: one rank uses no link")
+    if fit.beta_s_per_byte == 0:
+        raise InputError("the times do not grow with the size, so they tell no bandwidth: measure larger sizes too")
+    latency_s, bandwidth = _INVERSES[collective](fit.alpha_s, fit.beta_s_per_byte, ranks)
+    return Link(bandwidth=bandwidth, latency_s=latency_s)
+
+
+def _ring_allreduce_link(alpha_s: float, beta_s_per_byte: float, ranks: int) -> tuple[float, float]:
+    rounds = 2 * (ranks - 1)
+    return alpha_s / rounds, rounds / ranks / beta_s_per_byte
+
+
+_INVERSES: dict[str, Callable[[float, float, int], tuple[float, float]]] = {"ring-allreduce": _ring_allreduce_link}
+
+
+def _points(sizes_bytes: Sequence[float], times_s: Sequence[float]) -> tuple[Array, Array, dict[float, list[float]]]:
+    if len(sizes_bytes) != len(times_s):
+        raise InputError(f"{len(sizes_bytes)} sizes but {len(times_s)} times: give one time for each size")
+    repeats: dict[float, list[float]] = {}
+    for index, (size, time) in enumerate(zip(sizes_bytes, times_s, strict=True)):
+        for value, what in ((size, "size"), (time, "time")):
+            if not (math.isfinite(value) and value > 0):
+                raise InputError(f"{what} {index} is {value}: it must be finite and greater than 0")
+        repeats.setdefault(float(size), []).append(float(time))
+    if len(repeats) < 2:
+        raise InputError(f"measurements of {len(repeats)} size(s) do not fix α and β: measure at least two sizes")
+    sizes = sorted(repeats)
+    return np.array(sizes), np.array([float(np.median(repeats[size])) for size in sizes]), repeats
+
+
+def _fit_point(sizes: Array, times: Array) -> tuple[float, float]:
+    """Minimize Σ soft_l1(ln((α + βS)/t)) over α, β ≥ 0."""
+    # Both unknowns are scaled to about 1, so that the solver's steps suit them.
+    alpha_unit, beta_unit = float(times.min()), float((times / sizes).min())
+    weights = 1 / times
+    design = np.column_stack([np.ones_like(sizes), sizes]) * weights[:, None]
+    start, *_ = np.linalg.lstsq(design, np.ones_like(sizes), rcond=None)
+    start = np.clip(start / [alpha_unit, beta_unit], 1e-3, None)
+
+    def residuals(unknowns: Array) -> Array:
+        return np.asarray(np.log((unknowns[0] * alpha_unit + unknowns[1] * beta_unit * sizes) / times))
+
+    def jacobian(unknowns: Array) -> Array:
+        fitted = unknowns[0] * alpha_unit + unknowns[1] * beta_unit * sizes
+        return np.column_stack([alpha_unit / fitted, beta_unit * sizes / fitted])
+
+    solution = least_squares(
+        residuals,
+        start,
+        jacobian,
+        bounds=(0, np.inf),
+        loss="soft_l1",
+        f_scale=ROBUST_SCALE,
+        x_scale="jac",
+        xtol=1e-12,
+        ftol=1e-12,
+        gtol=1e-12,
+    )
+    # The solver stays inside its bounds; what is left of an unknown that wants to be 0 is noise.
+    alpha, beta = (float(x) if x > 1e-6 else 0.0 for x in solution.x)
+    return alpha * alpha_unit, beta * beta_unit
+
+
+def _refit(sizes: Array, log_times: Array, alpha: float, beta: float, rounds: int = 12) -> tuple[Array, Array]:
+    """Return the estimates of `_fit_point` for each row of `log_times` (resamples × sizes), all rows at once.
+
+    Iteratively reweighted Gauss-Newton from the given start; a parameter that would become negative is held at 0.
+    """
+    a = np.full(len(log_times), alpha)
+    b = np.full(len(log_times), beta)
+    tiny = math.exp(float(log_times.min())) * 1e-9
+    for _ in range(rounds):
+        fitted = np.maximum(a[:, None] + b[:, None] * sizes, tiny)
+        residual = np.log(fitted) - log_times
+        # Weight of soft-L1 times that of a logarithm; the working response is where the line should go.
+        weight = 1 / np.sqrt(1 + (residual / ROBUST_SCALE) ** 2) / fitted**2
+        target = fitted * (1 - residual)
+        w, ws, wss = weight.sum(1), (weight * sizes).sum(1), (weight * sizes**2).sum(1)
+        wt, wst = (weight * target).sum(1), (weight * sizes * target).sum(1)
+        determinant = w * wss - ws**2
+        a_new, b_new = (wss * wt - ws * wst) / determinant, (w * wst - ws * wt) / determinant
+        b = np.where(a_new < 0, np.maximum(wst / wss, 0), np.maximum(b_new, 0))
+        a = np.where(b_new < 0, np.maximum(wt / w, 0), np.maximum(a_new, 0))
+    return a, b
+
+
+def _intervals(
+    sizes: Array, times: Array, alpha: float, beta: float, resamples: int, seed: int
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    n = len(sizes)
+    if n < 3:
+        return (0.0, math.inf), (0.0, math.inf)  # two points fix a line and leave nothing to judge it by
+    fitted = alpha + beta * sizes
+    design = np.column_stack([np.ones_like(sizes), sizes]) / fitted[:, None]
+    design = design / np.linalg.norm(design, axis=0)
+    leverage = np.clip(np.einsum("ij,ji->i", design, np.linalg.pinv(design)), 0, 0.95)
+    residual = np.log(times / fitted) / (1 - leverage)
+    generator = np.random.default_rng(seed)
+    webb = np.array([-math.sqrt(1.5), -1.0, -math.sqrt(0.5), math.sqrt(0.5), 1.0, math.sqrt(1.5)])
+    log_times = np.log(fitted) + residual * generator.choice(webb, size=(resamples, n))
+    alphas, betas = _refit(sizes, log_times, alpha, beta)
+    widening = float(student_t.ppf(0.975, n - 2) / norm.ppf(0.975))
+    return _interval(alpha, alphas, widening), _interval(beta, betas, widening)
+
+
+def _interval(estimate: float, resampled: Array, widening: float) -> tuple[float, float]:
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    below, above = max(estimate - float(low), 0.0), max(float(high) - estimate, 0.0)
+    return max(estimate - widening * below, 0.0), estimate + widening * above
+
+
+def _region(sizes: Array, times: Array, inside: Any) -> RegionFit | None:
+    sizes, times = sizes[inside], times[inside]
+    if len(sizes) < 3:
+        return None
+    alpha, beta = _fit_point(sizes, times)
+    worst = float(np.max(np.abs(times / (alpha + beta * sizes) - 1)))
+    return RegionFit(float(sizes[0]), float(sizes[-1]), len(sizes), alpha, beta, worst)

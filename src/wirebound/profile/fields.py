@@ -1,0 +1,138 @@
+"""Read the fields of a parsed JSON document, with messages that name the bad field by its JSON path."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wirebound.errors import InputError
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{_kind(value)}" if len(text) > 40 or isinstance(value, dict | list) else text
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """One JSON object at `path` inside the document named `where`."""
+
+    values: Mapping[str, Any]
+    where: str
+    path: str = ""
+
+    @classmethod
+    def of_document(cls, document: object, where: str) -> "Fields":
+        """Return the fields of a whole document, which must be an object."""
+        if not isinstance(document, dict):
+            raise InputError(f"{where}: must hold one JSON object, not {_kind(document)}")
+        return cls(document, where)
+
+    def _path(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
+
+    def _wrong(self, name: str, value: object, wanted: str) -> InputError:
+        return InputError(f"{self.where}: field {self._path(name)} is {_shown(value)}: it must be {wanted}")
+
+    def _required(self, name: str) -> Any:
+        if name not in self.values:
+            raise InputError(f"{self.where}: field {self._path(name)} is missing")
+        return self.values[name]
+
+    def text(self, name: str, *, default: str | None = None) -> str:
+        """Return a text; missing is an error unless there is a default."""
+        value = self._required(name) if default is None else self.values.get(name, default)
+        if not isinstance(value, str):
+            raise self._wrong(name, value, "a text")
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        """Return a text, or None where the field is missing or null."""
+        return None if self.values.get(name) is None else self.text(name)
+
+    def choice(self, name: str, allowed: Sequence[str], *, default: str | None = None) -> str:
+        """Return one of the allowed texts."""
+        value = self.text(name, default=default)
+        if value not in allowed:
+            raise self._wrong(name, value, f"one of {', '.join(allowed)}")
+        return value
+
+    def integer(self, name: str, *, minimum: int) -> int:
+        """Return a whole number, at least `minimum`; 3.0 counts as one, as in JSON Schema."""
+        value = self._required(name)
+        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        if isinstance(value, bool) or not whole or value < minimum:
+            raise self._wrong(name, value, f"a whole number, at least {minimum}")
+        return int(value)
+
+    def optional_integer(self, name: str, *, minimum: int) -> int | None:
+        """Return a whole number, or None where the field is missing or null."""
+        return None if self.values.get(name) is None else self.integer(name, minimum=minimum)
+
+    def number(self, name: str, *, positive: bool = False, maximum: float = math.inf) -> float:
+        """Return a finite number that is not negative (`positive`: greater than zero), at most `maximum`."""
+        return self._checked_number(name, self._required(name), positive, maximum)
+
+    def optional_number(self, name: str, *, positive: bool = False) -> float | None:
+        """Return a number, or None where the field is missing or null."""
+        return None if self.values.get(name) is None else self.number(name, positive=positive)
+
+    def numbers(self, name: str, *, positive: bool = False, maximum: float = math.inf) -> tuple[float, ...]:
+        """Return a list of numbers, empty where the field is missing."""
+        values = self._list(name, required=False)
+        return tuple(
+            self._checked_number(f"{name}[{index}]", value, positive, maximum) for index, value in enumerate(values)
+        )
+
+    def _checked_number(self, name: str, value: object, positive: bool, maximum: float) -> float:
+        wanted = "a finite number greater than 0" if positive else "a finite number, at least 0"
+        if maximum < math.inf:
+            wanted += f" and at most {maximum:g}"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._wrong(name, value, wanted)
+        value = min(value, 2**1023) if isinstance(value, int) else value  # a longer one does not fit into a float
+        if not (math.isfinite(value) and 0 <= value <= maximum) or (positive and value == 0):
+            raise self._wrong(name, value, wanted)
+        return float(value)
+
+    def _list(self, name: str, *, required: bool) -> list[Any]:
+        value = self._required(name) if required else self.values.get(name, [])
+        if not isinstance(value, list):
+            raise self._wrong(name, value, "a list")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of texts."""
+        values = self._list(name, required=True)
+        for index, value in enumerate(values):
+            if not isinstance(value, str):
+                raise self._wrong(f"{name}[{index}]", value, "a text")
+        return tuple(values)
+
+    def _object(self, name: str, value: object) -> "Fields":
+        if not isinstance(value, dict):
+            raise self._wrong(name, value, "an object")
+        return Fields(value, self.where, self._path(name))
+
+    def optional_object(self, name: str) -> "Fields | None":
+        """Return an object's fields, or None where the field is missing or null."""
+        value = self.values.get(name)
+        return None if value is None else self._object(name, value)
+
+    def objects(self, name: str, *, required: bool = True) -> list["Fields"]:
+        """Return the fields of each object in a list."""
+        values = self._list(name, required=required)
+        return [self._object(f"{name}[{index}]", value) for index, value in enumerate(values)]
+
+    def scalars(self, name: str) -> dict[str, str | int | float | bool | None]:
+        """Return a flat object whose values are texts, finite numbers, true, false or null."""
+        values = self._object(name, self._required(name)).values
+        for key, value in values.items():
+            if isinstance(value, dict | list) or (isinstance(value, float) and not math.isfinite(value)):
+                raise self._wrong(f"{name}.{key}", value, "a text, a finite number, true, false or null")
+        return dict(values)

@@ -1,0 +1,133 @@
+"""Record this machine's all-reduce times over ranks, rates and sizes: the tables of data/recorded.
+
+    python -m wirebound.profile.record --out data/recorded
+
+writes ``allreduce_samples.csv`` (columns rank_count, rate_mbps, bytes, repetition, seconds; an empty rate is loopback
+as it is) and ``allreduce_samples.machine.json`` (machine record, settings, warnings), in under a minute on two cores.
+Paced rates need Linux and are left out, with a message, elsewhere.
+"""
+
+import argparse
+import csv
+import io
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wirebound.errors import InputError, WireboundError
+from wirebound.profile.collectives import allreduce_warnings, measure_allreduce
+from wirebound.profile.machine import machine_record
+from wirebound.profile.pacing import pacing_available
+from wirebound.profile.probe import load_warnings
+from wirebound.profile.schema import CollectiveTiming, require_writable, write_json
+
+COLUMNS = ("rank_count", "rate_mbps", "bytes", "repetition", "seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One series: `ranks` processes, links of `rate_mbps` megabits per second (None: loopback as it is), its sizes."""
+
+    ranks: int
+    rate_mbps: int | None
+    sizes: tuple[int, ...]
+    repetitions: int
+
+
+def _powers(first: int, last: int) -> tuple[int, ...]:
+    return tuple(2**power for power in range(first, last + 1))
+
+
+#: Slower links get fewer repetitions and smaller messages, so that all of it takes less than a minute.
+SETTINGS = tuple(
+    Setting(ranks, rate_mbps, sizes, repetitions)
+    for ranks in (2, 4)
+    for rate_mbps, sizes, repetitions in (
+        (None, _powers(10, 24), 50),
+        (1000, _powers(10, 24), 10),
+        (100, _powers(10, 22), 5),
+    )
+)
+
+
+def record_allreduce(
+    settings: Sequence[Setting] = SETTINGS, *, seed: int = 0, tell: Callable[[str], None] = lambda what: None
+) -> tuple[list[tuple[Setting, CollectiveTiming]], dict[str, Any]]:
+    """Measure every setting; return the timings, and a document with the machine record, settings and warnings."""
+    machine = machine_record()
+    warnings = load_warnings(machine)
+    rows: list[tuple[Setting, CollectiveTiming]] = []
+    began = time.perf_counter()
+    for setting in settings:
+        name = f"{setting.ranks} ranks, {'not paced' if setting.rate_mbps is None else f'{setting.rate_mbps} Mbit/s'}"
+        if setting.rate_mbps is not None and not pacing_available():
+            warnings.append(f"{name}: left out, for sockets can be paced on Linux only")
+            continue
+        tell(name)
+        timings = measure_allreduce(
+            setting.ranks,
+            setting.sizes,
+            repetitions=setting.repetitions,
+            budget_s=6.0,
+            rate_Bps=None if setting.rate_mbps is None else setting.rate_mbps * 125_000,
+            seed=seed,
+        )
+        warnings += [f"{name}: {warning}" for warning in allreduce_warnings(timings)]
+        rows += [(setting, timing) for timing in timings]
+    document = {
+        "source": "python -m wirebound.profile.record: gloo all-reduce of 32-bit floats over loopback",
+        "time": "last rank's start to last rank's end of one repetition, a barrier before it",
+        "pacing": "SO_MAX_PACING_RATE on each of gloo's TCP connections, each on its own",
+        "seed": seed,
+        "elapsed_s": round(time.perf_counter() - began, 1),
+        "machine": machine,
+        "warnings": warnings,
+    }
+    return rows, document
+
+
+def samples_csv(rows: Iterable[tuple[Setting, CollectiveTiming]]) -> str:
+    """Return the samples as CSV text, one line per repetition."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for setting, timing in rows:
+        rate = "" if setting.rate_mbps is None else setting.rate_mbps
+        for repetition, seconds in enumerate(timing.times_s):
+            writer.writerow([setting.ranks, rate, timing.size, repetition, f"{seconds:.9f}"])
+    return text.getvalue()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Record into a folder; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m wirebound.profile.record", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the two files go")
+    parser.add_argument("--seed", type=int, default=0, help="of the order of sizes (default 0)")
+    options = parser.parse_args(arguments)
+    table, record = options.out / "allreduce_samples.csv", options.out / "allreduce_samples.machine.json"
+    try:
+        require_writable(table)
+        rows, document = record_allreduce(
+            seed=options.seed, tell=lambda what: print(f"record: {what}", file=sys.stderr, flush=True)
+        )
+    except InputError as error:
+        print(f"record: error: {error}", file=sys.stderr)
+        return 2
+    except WireboundError as error:
+        print(f"record: failed: {error}", file=sys.stderr)
+        return 1
+    temporary = table.with_name(f".{table.name}.new")
+    temporary.write_text(samples_csv(rows), encoding="utf-8", newline="\n")
+    os.replace(temporary, table)
+    write_json(document, record)
+    for warning in document["warnings"]:
+        print(f"record: warning: {warning}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

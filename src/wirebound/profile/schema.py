@@ -1,0 +1,279 @@
+"""PROFILE.json: what `wirebound profile` and `wirebound import` write and every later step reads.
+
+One versioned document; standard library only. `data/profile.schema.json` is the same contract as a JSON Schema. All
+sizes are in bytes and all times in seconds. Fields that are not named here are ignored by the reader, so that a writer
+may add some without a new version.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wirebound.errors import InputError
+from wirebound.model import Tensor, Workload
+from wirebound.model.workload import GRADIENT_DTYPES
+from wirebound.profile.fields import Fields
+
+SCHEMA = "wirebound-profile"
+VERSION = 1
+
+#: How a profile's compute times were obtained, as in `wirebound.model.Workload.timing`.
+TIMINGS = ("measured", "flop-proportional")
+
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorProfile:
+    """One gradient tensor, in the order in which gradients become ready.
+
+    `size` is in bytes (``bytes`` in the document); `registration` is the index in the model's parameter order. `gap_s`
+    is the median backward time since the tensor before it became ready, `gap_spread_s` that gap's interquartile range,
+    `ready_spread` the interquartile range of ready time ÷ the step's backward time. `forward_s` is the forward time of
+    its layer, None where it was not measured. `ready_samples` has ready ÷ backward of each step, each between 0 and 1.
+    """
+
+    name: str
+    size: int
+    registration: int
+    gap_s: float
+    gap_spread_s: float | None = None
+    ready_spread: float | None = None
+    forward_s: float | None = None
+    ready_samples: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HookOverhead:
+    """What watching costs: step time with hooks ÷ without, the median over `pairs` neighbouring steps.
+
+    `ratio_low` and `ratio_high` bound the median with at least `confidence` probability (order statistics).
+    """
+
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    confidence: float
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTiming:
+    """One collective operation at one size: `size` bytes of buffer per rank (``bytes`` in the document).
+
+    `median_s` and `spread_s` (interquartile range) are over the repetitions, whose times are `times_s` where they were
+    kept. `backend` names the library, `rate_Bps` the link speed in bytes per second where one was set on purpose.
+    """
+
+    collective: str
+    ranks: int
+    size: int
+    median_s: float
+    spread_s: float | None = None
+    times_s: tuple[float, ...] = ()
+    backend: str | None = None
+    rate_Bps: float | None = None  # noqa: N815 - the unit is bytes per second
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One measured or imported job: compute times, gradient tensors, collectives, and what was odd about them.
+
+    `tensors` is empty where only collectives were measured, `collectives` where only compute was; `batch_size` is None
+    where it is not known. `steps` counts the measured steps. `backward_samples_s` has each step's backward time.
+    """
+
+    name: str
+    source: str
+    machine: Mapping[str, Scalar]
+    steps: int
+    batch_size: int | None = None
+    gradient_dtype: str = "fp32"
+    timing: str = "measured"
+    forward_s: float = 0.0
+    optimizer_s: float = 0.0
+    tensors: tuple[TensorProfile, ...] = ()
+    backward_samples_s: tuple[float, ...] = ()
+    hook_overhead: HookOverhead | None = None
+    collectives: tuple[CollectiveTiming, ...] = ()
+    vector_add: tuple[tuple[float, float], ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+    def workload(self) -> Workload:
+        """Return the training step without any network; raises `InputError` when the profile has no tensors."""
+        if not self.tensors:
+            raise InputError(f"profile {self.name!r} has no gradient tensors, only collectives: it is not a workload")
+        if self.batch_size is None:
+            raise InputError(f"profile {self.name!r} does not give its batch size: add batch_size to the file")
+        return Workload(
+            name=self.name,
+            batch_size=self.batch_size,
+            tensors=tuple(Tensor(t.name, t.size, t.gap_s, t.forward_s) for t in self.tensors),
+            forward_s=self.forward_s,
+            optimizer_s=self.optimizer_s,
+            timing=self.timing,
+            vector_add=self.vector_add,
+            gradient_dtype=self.gradient_dtype,
+            source=self.source,
+        )
+
+
+def load_profile(path: Path | str) -> Profile:
+    """Read a profile; raises `InputError` with one line that names the file and, by its JSON path, the bad field."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such profile: measure one with 'wirebound profile --out {path.name}'") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder, not a profile") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not a profile: it is not UTF-8 text") from None
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: also a whole number of thousands of digits
+        where = (
+            f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "its nesting"
+        )
+        raise InputError(f"{path}: is not whole JSON (at {where}): is the file cut off or not a profile?") from None
+    return profile_from_document(document, where=str(path))
+
+
+def profile_from_document(document: object, *, where: str = "profile") -> Profile:
+    """Check a parsed document and return its profile; `where` begins every message."""
+    fields = Fields.of_document(document, where)
+    if fields.text("schema", default="") != SCHEMA:
+        raise InputError(f"{where}: is not a profile: its field 'schema' must be {SCHEMA!r}")
+    version = fields.integer("version", minimum=1)
+    if version != VERSION:
+        raise InputError(f"{where}: has profile version {version}: this program reads version {VERSION}")
+    return Profile(
+        name=fields.text("name"),
+        source=fields.text("source"),
+        machine=fields.scalars("machine"),
+        steps=fields.integer("steps", minimum=0),
+        batch_size=fields.optional_integer("batch_size", minimum=1),
+        gradient_dtype=fields.choice("gradient_dtype", tuple(GRADIENT_DTYPES)),
+        timing=fields.choice("timing", TIMINGS, default="measured"),
+        forward_s=fields.number("forward_s"),
+        optimizer_s=fields.number("optimizer_s"),
+        tensors=tuple(_tensor(item) for item in fields.objects("tensors")),
+        backward_samples_s=fields.numbers("backward_samples_s"),
+        hook_overhead=_hook_overhead(fields.optional_object("hook_overhead")),
+        collectives=tuple(_collective(item) for item in fields.objects("collectives")),
+        vector_add=tuple(
+            (item.number("bytes", positive=True), item.number("seconds"))
+            for item in fields.objects("vector_add", required=False)
+        ),
+        warnings=fields.texts("warnings"),
+    )
+
+
+def _tensor(fields: Fields) -> TensorProfile:
+    return TensorProfile(
+        name=fields.text("name"),
+        size=fields.integer("bytes", minimum=1),
+        registration=fields.integer("registration", minimum=0),
+        gap_s=fields.number("gap_s"),
+        gap_spread_s=fields.optional_number("gap_spread_s"),
+        ready_spread=fields.optional_number("ready_spread"),
+        forward_s=fields.optional_number("forward_s"),
+        ready_samples=fields.numbers("ready_samples", maximum=1.0),
+    )
+
+
+def _hook_overhead(fields: Fields | None) -> HookOverhead | None:
+    if fields is None:
+        return None
+    return HookOverhead(
+        ratio=fields.number("ratio", positive=True),
+        ratio_low=fields.number("ratio_low", positive=True),
+        ratio_high=fields.number("ratio_high", positive=True),
+        confidence=fields.number("confidence", maximum=1.0),
+        pairs=fields.integer("pairs", minimum=1),
+    )
+
+
+def _collective(fields: Fields) -> CollectiveTiming:
+    return CollectiveTiming(
+        collective=fields.text("collective"),
+        ranks=fields.integer("ranks", minimum=1),
+        size=fields.integer("bytes", minimum=1),
+        median_s=fields.number("median_s", positive=True),
+        spread_s=fields.optional_number("spread_s"),
+        times_s=fields.numbers("times_s", positive=True),
+        backend=fields.optional_text("backend"),
+        rate_Bps=fields.optional_number("rate_Bps", positive=True),
+    )
+
+
+def profile_document(profile: Profile) -> dict[str, Any]:
+    """Return the profile as the document that `save_profile` writes; fields that were not measured are left out."""
+    document: dict[str, Any] = {"schema": SCHEMA, "version": VERSION}
+    for name, value in ((f.name, getattr(profile, f.name)) for f in dataclasses.fields(profile)):
+        if name in ("tensors", "collectives"):
+            document[name] = [_item_document(item) for item in value]
+        elif name == "vector_add":
+            if value:
+                document[name] = [{"bytes": size, "seconds": seconds} for size, seconds in value]
+        elif name == "hook_overhead":
+            document[name] = None if value is None else dataclasses.asdict(value)
+        elif name == "machine":
+            document[name] = dict(value)
+        elif name != "backward_samples_s" or value:
+            document[name] = list(value) if isinstance(value, tuple) else value
+    return document
+
+
+def _item_document(item: TensorProfile | CollectiveTiming) -> dict[str, Any]:
+    values = ((f.name, getattr(item, f.name)) for f in dataclasses.fields(item))
+    return {
+        "bytes" if name == "size" else name: list(value) if isinstance(value, tuple) else value
+        for name, value in values
+        if value is not None and value != ()
+    }
+
+
+def save_profile(profile: Profile, path: Path | str) -> None:
+    """Write a profile as JSON; an older file at `path` is replaced only once the new one is whole.
+
+    Raises `InputError` when the profile itself breaks the schema (a NaN, a negative time) or its folder is missing.
+    """
+    document = profile_document(profile)
+    profile_from_document(document, where=f"profile {profile.name!r}")
+    write_json(document, path)
+
+
+def require_writable(path: Path) -> None:
+    """Raise `InputError` when `path` cannot become a file: worth asking before a long measurement."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder: name a file to write")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: its folder {path.parent} does not exist: create it first")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"{path}: its folder {path.parent} cannot be written to: choose another")
+
+
+def write_json(document: Mapping[str, Any], path: Path | str) -> None:
+    """Write one JSON document, whole or not at all; raises `InputError` when the folder is missing."""
+    path = Path(path)
+    require_writable(path)
+    text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    # A list of numbers on one line; no string can match, for JSON writes a newline inside one as \n.
+    text = re.sub(r"\[\n([-+.,eE\d\s]+?)\n\s*\]", lambda match: "[" + " ".join(match[1].split()) + "]", text)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        # mkstemp makes files that only their owner can read; a profile is for sharing.
+        Path(temporary).chmod(0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,152 @@
+"""`wirebound fit`: its document, and one line for every kind of bad file."""
+
+import json
+
+import pytest
+
+from wirebound.cli import main as cli
+from wirebound.profile.schema import CollectiveTiming, Profile, save_profile
+
+GOOD = "bytes,seconds\n" + "".join(f"{2**power},{1e-4 + 1e-9 * 2**power!r}\n" for power in range(10, 21))
+
+
+def run(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli(["fit", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return ended.value.code, captured.out, captured.err
+
+
+def profile(*groups):
+    timings = tuple(
+        CollectiveTiming("ring-allreduce", ranks, 2**power, 1e-4 + 1e-9 * 2**power, rate_Bps=rate)
+        for ranks, rate in groups
+        for power in range(10, 21)
+    )
+    return Profile(name="p", source="a test", machine={}, steps=0, collectives=timings)
+
+
+def test_csv(tmp_path, capsys):
+    file, out = tmp_path / "times.csv", tmp_path / "FIT.json"
+    file.write_text("\ufeff# a remark\n" + GOOD + "\n", encoding="utf-8")
+    code, text, errors = run([file, "--json", "--out", out], capsys)
+    assert (code, errors) == (0, "")
+    document = json.loads(text)
+    assert document == json.loads(out.read_text(encoding="utf-8"))
+    assert document["alpha_s"] == pytest.approx(1e-4, rel=1e-6)
+    assert document["beta_s_per_byte"] == pytest.approx(1e-9, rel=1e-6)
+    assert document["bandwidth_Bps"] == pytest.approx(1e9, rel=1e-6)
+    assert len(document["relative_residuals"]) == len(document["sizes_bytes"]) == 11
+    assert len(document["alpha_ci95"]) == len(document["beta_ci95"]) == 2
+    assert isinstance(document["verdict"], str)
+    assert "link_latency_s" not in document
+
+
+def test_csv_with_collective(tmp_path, capsys):
+    file = tmp_path / "times.csv"
+    file.write_text("seconds, bytes\n1.001e-4,100\n2e-4,100000\n1.1e-3,1000000\n", encoding="utf-8")
+    code, text, _ = run([file, "--collective", "ring-allreduce", "--ranks", 4, "--json"], capsys)
+    document = json.loads(text)
+    assert code == 0
+    assert document["link_latency_s"] == pytest.approx(1e-4 / 6, rel=1e-5)
+    assert document["link_bandwidth_Bps"] == pytest.approx(1.5e9, rel=1e-5)
+    code, text, _ = run([file, "--collective", "ring-allreduce", "--ranks", 4], capsys)
+    assert code == 0
+    assert "link: latency 16.67 us, bandwidth 12 Gbps" in text
+    assert "verdict" in text
+
+
+def test_profile_tells_its_collective(tmp_path, capsys):
+    file = tmp_path / "PROFILE.json"
+    save_profile(profile((4, None)), file)
+    code, text, _ = run([file, "--json"], capsys)
+    document = json.loads(text)
+    assert code == 0
+    assert (document["collective"], document["ranks"]) == ("ring-allreduce", 4)
+    assert document["link_latency_s"] == pytest.approx(1e-4 / 6, rel=1e-6)
+    code, _, errors = run([file, "--ranks", 2], capsys)
+    assert code == 2
+    assert "it has ring-allreduce of 4 ranks" in errors
+    save_profile(profile((2, None), (4, 125e6)), file)
+    code, _, errors = run([file], capsys)
+    assert code == 2
+    assert "ring-allreduce of 4 ranks at 1 Gbps: choose" in errors
+    code, text, _ = run([file, "--ranks", 2, "--json"], capsys)
+    assert json.loads(text)["link_latency_s"] == pytest.approx(5e-5, rel=1e-6)
+    save_profile(profile(), file)
+    code, _, errors = run([file], capsys)
+    assert code == 2
+    assert "no collectives" in errors
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "is empty"),
+        ("bytes,seconds\n", "no measurements"),
+        ("size,time\n1,2\n", "the header 'size,time' is not understood: use bytes,seconds"),
+        ("1024,0.1\n2048,0.2\n", "the header"),
+        ("bytes,microseconds\n1,2\n", "the header"),
+        ("bytes,seconds,ranks\n1,2,3\n", "the header"),
+        ("bytes,bytes\n1,2\n", "the header"),
+        ("bytes,seconds\n1024,fast\n", "line 2: seconds 'fast' is not a number"),
+        ("bytes,seconds\n\n1024,0.1\n1 KiB,0.1\n", "line 4: bytes '1 KiB' is not a number"),
+        ("bytes,seconds\n1024,-0.1\n", "line 2: seconds -0.1 must be finite and greater than 0"),
+        ("bytes,seconds\n0,0.1\n", "line 2: bytes 0 must be"),
+        ("bytes,seconds\n1024,nan\n", "line 2: seconds nan must be"),
+        ("bytes,seconds\n1024,inf\n", "line 2: seconds inf must be"),
+        ("bytes,seconds\n1024\n", "line 2: has 1 values"),
+        ("bytes,seconds\n1024,0.1,9\n", "line 2: has 3 values"),
+        ("bytes,seconds\n1024,0.1\n1024,0.2\n", "at least two sizes"),
+    ],
+)
+def test_bad_csv_is_one_line(text, part, tmp_path, capsys):
+    file = tmp_path / "bad.csv"
+    file.write_text(text, encoding="utf-8")
+    code, out, errors = run([file, "--json"], capsys)
+    assert (code, out) == (2, "")
+    assert len(errors.splitlines()) == 1
+    assert part in errors
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "part"),
+    [
+        (b"\xff\xfe\x00", "bad.csv", "not UTF-8"),
+        (b"{", "bad.json", "not whole JSON"),
+        (b'{"schema": "wirebound-fit"}', "FIT.json", "is not a profile"),
+    ],
+)
+def test_bad_files_are_one_line(content, name, part, tmp_path, capsys):
+    file = tmp_path / name
+    file.write_bytes(content)
+    code, _, errors = run([file], capsys)
+    assert code == 2
+    assert len(errors.splitlines()) == 1
+    assert part in errors
+
+
+def test_other_mistakes(tmp_path, capsys):
+    file = tmp_path / "times.csv"
+    file.write_text(GOOD, encoding="utf-8")
+    for arguments, part in (
+        ([tmp_path / "none.csv"], "no such file"),
+        ([tmp_path], "is a folder"),
+        ([file, "--ranks", 4], "add --collective"),
+        ([file, "--collective", "ring-allreduce"], "add --ranks"),
+        ([file, "--collective", "carrier-pigeon", "--ranks", 2], "use ring-allreduce"),
+        ([file, "--collective", "ring-allreduce", "--ranks", 1], "ranks = 1"),
+        ([file, "--out", tmp_path / "nowhere" / "f.json"], "does not exist"),
+    ):
+        code, out, errors = run(arguments, capsys)
+        assert (code, out) == (2, "")
+        assert len(errors.splitlines()) == 1
+        assert part in errors
+
+
+def test_flat_times_have_no_bandwidth(tmp_path, capsys):
+    file = tmp_path / "flat.csv"
+    file.write_text("bytes,seconds\n" + "".join(f"{2**power},0.001\n" for power in range(10, 20)), encoding="utf-8")
+    code, text, _ = run([file, "--json"], capsys)
+    assert code == 0
+    assert json.loads(text)["bandwidth_Bps"] is None

@@ -1,0 +1,241 @@
+"""PROFILE.json: the loader, the writer and the JSON Schema document say the same."""
+
+import copy
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from wirebound.errors import InputError
+from wirebound.profile.schema import load_profile, profile_document, profile_from_document, save_profile
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "data" / "profile.schema.json").read_text(encoding="utf-8"))
+
+DOCUMENT = {
+    "schema": "wirebound-profile",
+    "version": 1,
+    "name": "two layers",
+    "source": "made up for this test",
+    "machine": {"system": "Linux", "cores": 2, "memory_bytes": 8.0e9, "governor": None, "battery": False},
+    "batch_size": 32,
+    "gradient_dtype": "fp32",
+    "timing": "measured",
+    "steps": 3,
+    "forward_s": 0.01,
+    "optimizer_s": 0.002,
+    "backward_samples_s": [0.03, 0.031, 0.029],
+    "tensors": [
+        {
+            "name": "head.weight",
+            "bytes": 4000,
+            "registration": 1,
+            "gap_s": 0.01,
+            "gap_spread_s": 0.001,
+            "ready_spread": 0.02,
+            "forward_s": 0.004,
+            "ready_samples": [0.33, 0.34, 0.32],
+        },
+        {"name": "stem.weight", "bytes": 800, "registration": 0, "gap_s": 0.02},
+    ],
+    "hook_overhead": {"ratio": 1.01, "ratio_low": 0.99, "ratio_high": 1.02, "confidence": 0.95, "pairs": 20},
+    "collectives": [
+        {
+            "collective": "ring-allreduce",
+            "ranks": 2,
+            "bytes": 1024,
+            "median_s": 0.0003,
+            "spread_s": 0.0001,
+            "times_s": [0.0002, 0.0003, 0.0004],
+            "backend": "gloo",
+            "rate_Bps": 125e6,
+        },
+        {"collective": "ring-allreduce", "ranks": 2, "bytes": 2048, "median_s": 0.0004},
+    ],
+    "vector_add": [{"bytes": 1024, "seconds": 1e-6}],
+    "warnings": ["another process was busy"],
+}
+
+
+def changed(path: list[str | int], value: object) -> dict:
+    """Return the document with one field replaced, or removed where the value is `...`."""
+    document = copy.deepcopy(DOCUMENT)
+    target = document
+    for key in path[:-1]:
+        target = target[key]
+    if value is ...:
+        del target[path[-1]]
+    else:
+        target[path[-1]] = value
+    return document
+
+
+def test_round_trip(tmp_path):
+    profile = profile_from_document(DOCUMENT)
+    file = tmp_path / "profile.json"
+    save_profile(profile, file)
+    assert load_profile(file) == profile
+    written = json.loads(file.read_text(encoding="utf-8"))
+    assert written == DOCUMENT
+    jsonschema.Draft202012Validator(SCHEMA).validate(written)
+
+
+def test_schema_document_is_itself_valid():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_workload_of_a_profile():
+    workload = profile_from_document(DOCUMENT).workload()
+    assert workload.size == 4800
+    assert workload.ready_s == pytest.approx((0.01, 0.03))
+    assert workload.compute_s == pytest.approx(0.042)
+    assert workload.batch_size == 32
+    assert workload.vector_add == ((1024, 1e-6),)
+    assert [tensor.forward_s for tensor in workload.tensors] == [0.004, None]
+
+
+BAD = [
+    (["schema"], "something-else", "schema"),
+    (["version"], 2, "version"),
+    (["version"], "1", "version"),
+    (["version"], ..., "version"),
+    (["name"], ..., "name"),
+    (["name"], 3, "name"),
+    (["source"], None, "source"),
+    (["machine"], [], "machine"),
+    (["machine"], ..., "machine"),
+    (["machine", "disks"], ["a"], "machine.disks"),
+    (["batch_size"], 0, "batch_size"),
+    (["batch_size"], 1.5, "batch_size"),
+    (["batch_size"], True, "batch_size"),
+    (["gradient_dtype"], "float", "gradient_dtype"),
+    (["timing"], "guessed", "timing"),
+    (["steps"], -1, "steps"),
+    (["forward_s"], -0.1, "forward_s"),
+    (["forward_s"], ..., "forward_s"),
+    (["forward_s"], "0.1", "forward_s"),
+    (["optimizer_s"], None, "optimizer_s"),
+    (["backward_samples_s", 1], -1.0, "backward_samples_s[1]"),
+    (["backward_samples_s"], 3, "backward_samples_s"),
+    (["tensors"], {}, "tensors"),
+    (["tensors"], ..., "tensors"),
+    (["tensors", 1], "stem", "tensors[1]"),
+    (["tensors", 1, "bytes"], 0, "tensors[1].bytes"),
+    (["tensors", 1, "bytes"], 12.5, "tensors[1].bytes"),
+    (["tensors", 1, "registration"], ..., "tensors[1].registration"),
+    (["tensors", 0, "gap_s"], -1e-9, "tensors[0].gap_s"),
+    (["tensors", 0, "gap_s"], True, "tensors[0].gap_s"),
+    (["tensors", 0, "ready_samples", 2], 1.5, "tensors[0].ready_samples[2]"),
+    (["tensors", 0, "forward_s"], "x", "tensors[0].forward_s"),
+    (["hook_overhead", "ratio"], 0, "hook_overhead.ratio"),
+    (["hook_overhead", "pairs"], ..., "hook_overhead.pairs"),
+    (["hook_overhead"], 1.0, "hook_overhead"),
+    (["collectives"], ..., "collectives"),
+    (["collectives", 0, "median_s"], 0, "collectives[0].median_s"),
+    (["collectives", 0, "median_s"], ..., "collectives[0].median_s"),
+    (["collectives", 0, "ranks"], 0, "collectives[0].ranks"),
+    (["collectives", 0, "times_s", 0], "a", "collectives[0].times_s[0]"),
+    (["collectives", 0, "rate_Bps"], 0, "collectives[0].rate_Bps"),
+    (["collectives", 0, "backend"], 5, "collectives[0].backend"),
+    (["vector_add", 0, "bytes"], 0, "vector_add[0].bytes"),
+    (["warnings"], "none", "warnings"),
+    (["warnings"], [1], "warnings[0]"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "named"), BAD)
+def test_loader_and_schema_reject_the_same(path, value, named):
+    document = changed(path, value)
+    assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(document)
+    with pytest.raises(InputError) as caught:
+        profile_from_document(document, where="p.json")
+    message = str(caught.value)
+    assert message.startswith("p.json: ")
+    assert named in message
+    assert "\n" not in message
+
+
+GOOD = [
+    (["batch_size"], None),
+    (["batch_size"], ...),
+    (["batch_size"], 32.0),
+    (["hook_overhead"], None),
+    (["hook_overhead"], ...),
+    (["tensors"], []),
+    (["collectives"], []),
+    (["vector_add"], ...),
+    (["timing"], ...),
+    (["backward_samples_s"], ...),
+    (["tensors", 0, "forward_s"], None),
+    (["tensors", 0, "ready_samples"], ...),
+    (["collectives", 0, "rate_Bps"], None),
+    (["forward_s"], 0),
+    (["machine"], {}),
+    (["something_new"], {"a": [1]}),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), GOOD)
+def test_loader_and_schema_accept_the_same(path, value):
+    document = changed(path, value)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    profile = profile_from_document(document)
+    written = profile_document(profile)
+    jsonschema.Draft202012Validator(SCHEMA).validate(written)
+    assert profile_from_document(written) == profile
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b"", "not whole JSON"),
+        (b"\xff\xfe{", "not UTF-8"),
+        (b"gradient,seconds\n", "not whole JSON"),
+        (json.dumps(DOCUMENT).encode()[:-200], "not whole JSON"),
+        (b"[]", "one JSON object"),
+        (b"{}", "schema"),
+        (b"[" * 100_000, "not whole JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not whole JSON"),
+        (json.dumps(changed(["forward_s"], float("nan"))).encode(), "forward_s"),
+        (json.dumps(changed(["optimizer_s"], float("inf"))).encode(), "optimizer_s"),
+        (json.dumps(changed(["machine", "load"], float("nan"))).encode(), "machine.load"),
+    ],
+)
+def test_malformed_files(tmp_path, content, part):
+    file = tmp_path / "bad.json"
+    file.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        load_profile(file)
+    assert "bad.json" in str(caught.value)
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_file_and_folder(tmp_path):
+    with pytest.raises(InputError, match="no such profile"):
+        load_profile(tmp_path / "none.json")
+    with pytest.raises(InputError, match="is a folder"):
+        load_profile(tmp_path)
+    with pytest.raises(InputError, match="is a folder"):
+        save_profile(profile_from_document(DOCUMENT), tmp_path)
+    with pytest.raises(InputError, match="does not exist"):
+        save_profile(profile_from_document(DOCUMENT), tmp_path / "nowhere" / "p.json")
+
+
+def test_a_bad_profile_leaves_the_old_file(tmp_path):
+    file = tmp_path / "profile.json"
+    file.write_text("precious", encoding="utf-8")
+    bad = profile_from_document(changed(["forward_s"], 0.0))
+    object.__setattr__(bad, "forward_s", float("nan"))
+    with pytest.raises(InputError, match="forward_s"):
+        save_profile(bad, file)
+    assert file.read_text(encoding="utf-8") == "precious"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_profile_without_tensors_is_no_workload():
+    with pytest.raises(InputError, match="no gradient tensors"):
+        profile_from_document(changed(["tensors"], [])).workload()
+    with pytest.raises(InputError, match="batch size"):
+        profile_from_document(changed(["batch_size"], None)).workload()

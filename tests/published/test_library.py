@@ -1,0 +1,90 @@
+"""Built-in workloads against the papers' totals."""
+
+import csv
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from wirebound.errors import InputError
+from wirebound.model.architectures import backward_order, forward_flops
+from wirebound.model.library import builtin_names, builtin_workload, published_file, read_published
+
+REFERENCE = Path(__file__).parents[3] / "shared" / "reference"
+MEASURED = {"resnet50": ("102.23", 161), "resnet101": ("178.20", 314), "vgg16": ("553.46", 58)}
+ITERATION_S = {"resnet50": 0.128085802, "resnet101": 0.192005995, "vgg16": 0.194523523}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_sizes_that_zhang_et_al_state(name: str) -> None:
+    workload = builtin_workload(name)
+    megabytes, tensors = MEASURED[name]
+    assert f"{workload.size / 1e6:.2f}" == megabytes
+    assert len(workload.tensors) == tensors
+    assert [(t.name, t.size) for t in workload.tensors] == [(p.name, p.size) for p in backward_order(name)]
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_one_step_takes_the_published_iteration_time(name: str) -> None:
+    workload = builtin_workload(name)
+    assert workload.timing == "measured"
+    assert workload.compute_s == pytest.approx(ITERATION_S[name], rel=1e-12)
+    gaps = sum(Fraction(row["gap_us"]) for row in read_published("zhang2020_backward.csv") if row["workload"] == name)
+    assert workload.backward_s == pytest.approx(float(gaps / 10**6), rel=1e-12)
+    assert len(workload.vector_add) == 25
+
+
+@pytest.mark.parametrize("name", ["resnet18", "bert-base", "bert-large"])
+def test_estimates_are_labelled_and_proportional_to_operations(name: str) -> None:
+    workload = builtin_workload(name)
+    assert workload.timing == "flop-proportional"
+    assert "201" in workload.source or "202" in workload.source
+    assert workload.backward_s == pytest.approx(2 * workload.forward_s)
+    flops: dict[str, int] = {}
+    for parameter in backward_order(name):
+        flops[parameter.layer] = flops.get(parameter.layer, 0) + parameter.forward_flops
+    gaps: dict[str, float] = {}
+    for tensor in workload.tensors:
+        layer = tensor.name.rpartition(".")[0]
+        assert layer not in gaps or tensor.gap_s == 0, "a layer's gradients become ready together"
+        gaps[layer] = gaps.get(layer, 0.0) + tensor.gap_s
+    assert gaps == pytest.approx(
+        {layer: workload.backward_s * count / forward_flops(name) for layer, count in flops.items()}
+    )
+
+
+@pytest.mark.parametrize(("name", "batch_size", "per_second"), [("bert-base", 64, 212.8), ("bert-large", 8, 49.0)])
+def test_bert_reaches_the_published_throughput_of_one_gpu(name: str, batch_size: int, per_second: float) -> None:
+    workload = builtin_workload(name)
+    assert workload.batch_size == batch_size
+    assert workload.batch_size / workload.compute_s == pytest.approx(per_second)
+
+
+def test_resnet18_runs_at_the_rate_of_resnet50() -> None:
+    small, large = builtin_workload("resnet18"), builtin_workload("resnet50")
+    assert small.compute_s / large.compute_s == pytest.approx(forward_flops("resnet18") / forward_flops("resnet50"))
+    assert small.size == 46_758_048
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("resnet-50", "resnet50"), ("BERT_base", "bert-base"), ("vgg", "vgg16")])
+def test_misspelt_workload_names_the_closest(wrong: str, right: str) -> None:
+    with pytest.raises(InputError, match=f"unknown workload '{wrong}': did you mean '{right}'"):
+        builtin_workload(wrong)
+
+
+def test_unknown_table_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"no published table 'x\.csv': there are claims\.csv, "):
+        published_file("x.csv")
+
+
+def test_every_builtin_workload_loads() -> None:
+    assert [builtin_workload(name).name for name in builtin_names()] == list(builtin_names())
+
+
+@pytest.mark.skipif(not REFERENCE.is_dir(), reason="reference material is not beside this checkout")
+@pytest.mark.parametrize("name", MEASURED)
+def test_gaps_agree_with_the_reference(name: str) -> None:
+    with (REFERENCE / f"zhang2020_backward_{name}.csv").open(encoding="utf-8", newline="") as file:
+        expected = [(int(row["bytes"]), float(row["gap_us"])) for row in csv.DictReader(file)]
+    ours = [row for row in read_published("zhang2020_backward.csv") if row["workload"] == name]
+    assert [(int(row["size_bytes"]), float(row["gap_us"])) for row in ours] == expected

@@ -1,0 +1,139 @@
+"""The inverse solve, by hand where there is a closed form, and by what it promises everywhere else."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wirebound.errors import InputError
+from wirebound.model import Cluster, Link, method_named
+from wirebound.model.library import builtin_workload
+from wirebound.simulate.need import SEARCH_LIMIT, solve_need
+from wirebound.simulate.step import simulate_step
+
+from .jobs import made, workloads
+
+TEN = Cluster(64, Link(1.25e9))
+
+
+def test_bandwidth_by_hand():
+    # one message after a 3 s step: 8 bytes over two workers take 8/B; 3/(3 + 8/B) = 0.75 at B = 8 B/s
+    answer = solve_need(
+        made([1.0], [8], 2.0), Cluster(2, Link(1.0)), method_named("bsp-a2a"), target=0.75, solve="bandwidth"
+    )
+    assert answer.unit == "Gbps"
+    assert answer.value == pytest.approx(8 * 8e-9, rel=1e-9)
+    assert answer.scaling_factor == pytest.approx(0.75, rel=1e-9)
+    assert answer.reachable
+
+
+def test_compression_by_hand():
+    # at 2 B/s and a latency of 0.25 s twice, 8/(2c) + 0.5 = 1 at c = 8
+    answer = solve_need(
+        made([1.0], [8], 2.0), Cluster(2, Link(2.0, 0.25)), method_named("bsp-a2a"), target=0.75, solve="compression"
+    )
+    assert answer.value == pytest.approx(8, rel=1e-9)
+
+
+def test_gpus_by_hand():
+    # ring without latency: 2(N−1)/N · 4/8 = 1 − 1/N must not exceed 3/0.8 − 3 = 0.75: N = 4
+    answer = solve_need(made([1.0], [4], 2.0), Cluster(9, Link(8.0)), method_named("bsp-a2a"), target=0.8, solve="gpus")
+    assert (answer.value, answer.unit, answer.at_search_limit) == (4, "GPUs", False)
+    # 3/(3 + 1) = 0.75 is reached by any number
+    answer = solve_need(
+        made([1.0], [4], 2.0), Cluster(9, Link(8.0)), method_named("bsp-a2a"), target=0.75, solve="gpus"
+    )
+    assert (answer.value, answer.at_search_limit) == (SEARCH_LIMIT, True)
+
+
+def test_batch_by_hand():
+    # compute 3 s a sample, 8 s of communication: 3b/(3b + 8) ≥ 0.9 from b = 24
+    answer = solve_need(
+        made([1.0], [8], 2.0), Cluster(2, Link(1.0)), method_named("bsp-a2a"), target=0.9, solve="batch"
+    )
+    assert (answer.value, answer.unit) == (24, "samples")
+
+
+@pytest.mark.parametrize(("name", "ratio"), [("resnet50", 2.75), ("resnet101", 2.85), ("vgg16", 7.93)])
+def test_compression_that_the_published_model_needs_at_10_gbps(name, ratio):
+    answer = solve_need(builtin_workload(name), TEN, method_named("horovod"), target=0.95, solve="compression")
+    assert answer.value == pytest.approx(ratio, abs=0.005)
+    assert answer.scaling_factor >= 0.95
+
+
+def test_what_no_compression_can_reach_names_the_limit():
+    answer = solve_need(builtin_workload("resnet50"), TEN, method_named("wfbp-a2a"), target=0.95, solve="compression")
+    assert (answer.value, answer.reachable, answer.limited_by) == (None, False, "vector-add")
+    assert answer.scaling_factor < 0.95
+    workload = made([1.0], [8], 2.0)
+    slow = Cluster(2, Link(1.0, latency_s=5.0))
+    answer = solve_need(workload, slow, method_named("bsp-a2a"), target=0.5, solve="bandwidth")
+    assert (answer.value, answer.limited_by) == (None, "latency")
+    inside = Cluster(2, Link(1.0), 2, Link(1.0))
+    answer = solve_need(workload, inside, method_named("bsp-a2a"), target=0.5, solve="bandwidth")
+    assert (answer.value, answer.limited_by) == (None, "intra-node bandwidth")
+    answer = solve_need(workload, inside, method_named("bsp-a2a"), target=0.5, solve="gpus")
+    assert (answer.value, answer.limited_by) == (None, "intra-node bandwidth")
+    answer = solve_need(made([0.0], [8]), Cluster(2, Link(1.0)), method_named("bsp-a2a"), target=0.5, solve="batch")
+    assert (answer.value, answer.limited_by) == (None, "bandwidth")
+
+
+def test_gpus_come_in_whole_nodes():
+    cluster = Cluster(1, Link(1.25e9), 8, Link(1e11))
+    answer = solve_need(builtin_workload("vgg16"), cluster, method_named("horovod"), target=0.5, solve="gpus")
+    assert answer.value % 8 == 0
+    more = dataclasses.replace(cluster, nodes=answer.value // 8 + 1)
+    assert simulate_step(builtin_workload("vgg16"), more, method_named("horovod")).scaling_factor < 0.5
+
+
+def test_one_node_needs_no_network():
+    workload = builtin_workload("resnet50")
+    answer = solve_need(
+        workload, Cluster(1, Link(1.0), 8, Link(1e11)), method_named("horovod"), target=0.9, solve="bandwidth"
+    )
+    assert (answer.value, answer.reachable) == (0, True)
+
+
+def test_accumulation_lowers_what_is_needed():
+    once = solve_need(builtin_workload("vgg16"), TEN, method_named("ddp"), target=0.9, solve="bandwidth")
+    often = solve_need(
+        builtin_workload("vgg16"), TEN, method_named("ddp"), target=0.9, solve="bandwidth", accumulation=8
+    )
+    assert often.value < once.value
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    workloads,
+    st.integers(2, 40),
+    st.floats(1e6, 1e10),
+    st.sampled_from(["bsp-a2a", "wfbp-a2a", "wfbp-ps", "ddp", "mg-wfbp", "bytescheduler-a2a"]),
+    st.floats(0.2, 0.99),
+)
+def test_the_answer_reaches_the_target_and_slightly_less_does_not(workload, nodes, bandwidth, name, target):
+    cluster, method = Cluster(nodes, Link(bandwidth, 1e-6)), method_named(name)
+
+    def factor(bandwidth=bandwidth, compression=1.0):
+        link = Cluster(nodes, Link(bandwidth, 1e-6))
+        return simulate_step(workload, link, dataclasses.replace(method, compression=compression)).scaling_factor
+
+    answer = solve_need(workload, cluster, method, target=target, solve="bandwidth")
+    if answer.reachable:
+        assert factor(bandwidth=answer.value * 125e6) >= target
+        assert factor(bandwidth=answer.value * 125e6 * (1 - 1e-6)) < target
+    answer = solve_need(workload, cluster, method, target=target, solve="compression")
+    if answer.reachable:
+        assert factor(compression=answer.value) >= target
+        assert answer.value == 1 or factor(compression=max(1.0, answer.value * (1 - 1e-6))) < target
+
+
+@pytest.mark.parametrize("target", [0, -1, 1.01, float("nan")])
+def test_target_out_of_range(target):
+    with pytest.raises(InputError, match="greater than 0 and at most 1"):
+        solve_need(builtin_workload("vgg16"), TEN, method_named("ddp"), target=target, solve="batch")
+
+
+def test_unknown_quantity_suggests_the_closest():
+    with pytest.raises(InputError, match="'bandwith': did you mean 'bandwidth'"):
+        solve_need(builtin_workload("vgg16"), TEN, method_named("ddp"), target=0.9, solve="bandwith")

@@ -1,0 +1,71 @@
+"""A verdict is a function of results: the published figures give the book's verdicts, altered ones give others."""
+
+from wirebound.study import findings
+
+USED = {"ResNet-50": 8.6, "ResNet-101": 11.9, "VGG-16": 31.1}
+NEEDED = {"ResNet-50": 2.75, "ResNet-101": 2.85, "VGG-16": 7.9}
+
+
+def test_used_bandwidth_is_that_of_the_largest_user():
+    finding = findings.used_bandwidth(USED, 32, 100)
+    assert finding.verdict == findings.IN_PART
+    assert "VGG-16, the largest of them" in finding.evidence
+    assert "9–12 Gbps" in finding.evidence
+
+
+def test_used_bandwidth_holds_when_all_use_it_and_fails_when_none_does():
+    assert findings.used_bandwidth(dict.fromkeys(USED, 31.0), 32, 100).verdict == findings.HOLDS
+    assert findings.used_bandwidth(dict.fromkeys(USED, 80.0), 32, 100).verdict == findings.FAILS
+
+
+def test_ratio_suffices_for_some_models():
+    finding = findings.ratio_suffices(NEEDED, dict.fromkeys(NEEDED, 72.0), 5)
+    assert finding.verdict == findings.IN_PART
+    assert "VGG-16 is 72 %" in finding.evidence
+    assert "ResNet-50 is" not in finding.evidence
+
+
+def test_ratio_suffices_flips_with_the_limit_and_with_unreachable_targets():
+    assert findings.ratio_suffices(NEEDED, NEEDED, 8).verdict == findings.HOLDS
+    assert findings.ratio_suffices(NEEDED, NEEDED, 2).verdict == findings.FAILS
+    unreachable = findings.ratio_suffices({"A": None}, {"A": 60.0}, 5)
+    assert unreachable.verdict == findings.FAILS
+    assert "A no ratio" in unreachable.evidence
+
+
+def test_upper_bound_counts_violations_beyond_the_reading_error():
+    cases = [("two servers", 12.5, 8.0), ("eight servers", 7.5, 7.7)]
+    finding = findings.upper_bound(cases, reading_error=0.7)
+    assert finding.verdict == findings.IN_PART
+    assert "1 of 2" in finding.evidence
+    assert "two servers: 12.5 % against 8.0 %" in finding.evidence
+    assert findings.upper_bound([("two servers", 8.5, 8.0)], reading_error=0.7).verdict == findings.HOLDS
+    assert findings.upper_bound(cases[:1], reading_error=0.7).verdict == findings.FAILS
+
+
+def test_one_bandwidth_depends_on_the_spread_between_models():
+    assert findings.one_bandwidth({"A": [14, 15, 16], "B": [32, 36, 39]}).verdict == findings.FAILS
+    assert findings.one_bandwidth({"A": [14, 15, 16], "B": [15, 16, 18]}).verdict == findings.HOLDS
+
+
+def test_reproducible_names_the_farthest_value():
+    near, far = ("near", 54.1, 54.0), ("far", 98.6, 90.0)
+    finding = findings.reproducible([near, far], reading_error=0.7)
+    assert finding.verdict == findings.IN_PART
+    assert "farthest is far" in finding.evidence
+    assert findings.reproducible([near], reading_error=0.7).verdict == findings.HOLDS
+    assert findings.reproducible([far], reading_error=0.7).verdict == findings.FAILS
+
+
+def test_almost_linear_needs_every_model():
+    assert findings.almost_linear({"A": 99.5, "B": 99.1}, 99, 100).verdict == findings.HOLDS
+    assert findings.almost_linear({"A": 99.5, "B": 90.0}, 99, 100).verdict == findings.IN_PART
+    assert findings.almost_linear({"A": 50.0}, 99, 100).verdict == findings.FAILS
+
+
+def test_a_finding_prints_claim_verdict_and_evidence():
+    text = findings.almost_linear({"A": 99.5}, 99, 100).markdown()
+    assert text == (
+        "**Claim.** With a fully used network of 100 Gbps, the scaling factor is close to one.\n\n"
+        "**It holds.** Simulated: A 99.5 %."
+    )
