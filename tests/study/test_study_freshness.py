@@ -123,9 +123,7 @@ def change_probe(toy: ToyRun) -> None:
         (change_probe, ["aside", "live_probe"]),
     ],
 )
-def test_change_executes_what_depends_on_it(
-    toy: ToyRun, change: Callable[[ToyRun], None], executed: list[str]
-) -> None:
+def test_change_executes_what_depends_on_it(toy: ToyRun, change: Callable[[ToyRun], None], executed: list[str]) -> None:
     before = toy.hashes()
     change(toy)
     outcome = toy.run()

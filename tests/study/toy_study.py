@@ -42,12 +42,12 @@ def write(chapter, value, file="results.json"):
     (folder / file).write_text(json.dumps({"chapter": chapter, "results": rows}), encoding="utf-8")
 ''',
     "scale": "FACTOR = 2\n",
-    "analysis": '''def scaled(value):
+    "analysis": """def scaled(value):
     from . import scale  # a local, relative import
 
     return value * scale.FACTOR
-''',
-    "probe": '''import json
+""",
+    "probe": """import json
 import sys
 from pathlib import Path
 
@@ -55,7 +55,7 @@ counter = Path("probe_count")
 count = int(counter.read_text()) + 1 if counter.exists() else 1
 counter.write_text(str(count))
 Path(sys.argv[sys.argv.index("--out") + 1]).write_text(json.dumps({"count": count}))
-''',
+""",
 }
 
 CODE = {

@@ -10,7 +10,6 @@ Paced rates need Linux and are left out, with a message, elsewhere.
 import argparse
 import csv
 import io
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError, WireboundError
+from wirebound.files import write_text
 from wirebound.profile.collectives import allreduce_warnings, measure_allreduce
 from wirebound.profile.machine import machine_record
 from wirebound.profile.pacing import pacing_available
@@ -120,9 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
     except WireboundError as error:
         print(f"record: failed: {error}", file=sys.stderr)
         return 1
-    temporary = table.with_name(f".{table.name}.new")
-    temporary.write_text(samples_csv(rows), encoding="utf-8", newline="\n")
-    os.replace(temporary, table)
+    write_text(table, samples_csv(rows))
     write_json(document, record)
     for warning in document["warnings"]:
         print(f"record: warning: {warning}", file=sys.stderr)

@@ -9,13 +9,13 @@ import dataclasses
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError
+from wirebound.files import write_text
 from wirebound.model import Tensor, Workload
 from wirebound.model.workload import GRADIENT_DTYPES
 from wirebound.profile.fields import Fields
@@ -262,18 +262,7 @@ def require_writable(path: Path) -> None:
 
 def write_json(document: Mapping[str, Any], path: Path | str) -> None:
     """Write one JSON document, whole or not at all; raises `InputError` when the folder is missing."""
-    path = Path(path)
-    require_writable(path)
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     # A list of numbers on one line; no string can match, for JSON writes a newline inside one as \n.
     text = re.sub(r"\[\n([-+.,eE\d\s]+?)\n\s*\]", lambda match: "[" + " ".join(match[1].split()) + "]", text)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        # mkstemp makes files that only their owner can read; a profile is for sharing.
-        Path(temporary).chmod(0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_text(Path(path), text)

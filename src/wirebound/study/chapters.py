@@ -74,69 +74,95 @@ def check_registry(chapters: Sequence[Chapter]) -> None:
         earlier[chapter.name] = chapter
 
 
-WORKLOAD = Parameter("workload", "workload", "resnet50", "the network to train")
-WORKERS = Parameter("workers", "integer", 64, "accelerators in all", minimum=1, maximum=16384)
+# Parameters that several chapters share.
+WORKLOADS = Parameter("workloads", "workload", ["resnet50", "resnet101", "vgg16"], "the models to show", many=True)
+WORKERS = Parameter("workers", "integer", 64, "accelerators in all", minimum=2, maximum=16384)
 WORKERS_PER_NODE = Parameter(
     "workers_per_node", "integer", 8, "accelerators that share one network link", minimum=1, maximum=64
 )
 BANDWIDTH = Parameter(
     "bandwidth", "bandwidth", "10 Gbps", "nominal rate of a node's link", minimum="1 Mbps", maximum="10 Tbps"
 )
-LATENCY = Parameter("latency", "duration", "20 us", "time per message, whatever its size", maximum="1 s")
-COMPRESSION = Parameter("compression", "number", 1.0, "gradient bytes ÷ bytes on the wire", minimum=1, maximum=10000)
-METHOD = Parameter("method", "choice", "wfbp-a2a", "how gradients are synchronized", choices=tuple(METHODS))
+LATENCY = Parameter("latency", "duration", "0 s", "time per message of a link, whatever its size", maximum="1 s")
+METHOD = Parameter("method", "choice", "horovod", "how gradients are synchronized", choices=tuple(METHODS))
 SEED = Parameter("seed", "integer", 1, "seed of the random numbers", minimum=0, maximum=2**32 - 1)
+
+
+def _bandwidths(*default: str) -> Parameter:
+    return Parameter(
+        "bandwidths",
+        "bandwidth",
+        list(default),
+        "nominal rates to compare",
+        minimum="1 Mbps",
+        maximum="10 Tbps",
+        many=True,
+    )
+
 
 #: All chapters, in reading order.
 CHAPTERS = (
     Chapter(
         1,
         "profile_compute",
-        "When does each gradient become ready?",
-        parameters=(WORKLOAD,),
-        writes=("ready.parquet",),
-        data=("published",),
+        "When is each gradient ready?",
+        parameters=(WORKLOADS,),
+        data=("published", "recorded/profile_cpu_2core.json"),
         uses_live=True,
     ),
     Chapter(
         2,
         "profile_network",
         "What does the wire really reach?",
-        parameters=(BANDWIDTH, SEED),
+        parameters=(
+            Parameter(
+                "large_from",
+                "size",
+                "1 MiB",
+                "vectors from this size are called large",
+                minimum="1 KiB",
+                maximum="16 MiB",
+            ),
+        ),
         writes=("collectives.parquet",),
-        data=("recorded/profiles",),
+        data=("published", "recorded/allreduce_samples.csv"),
         uses_live=True,
     ),
     Chapter(
         3,
         "fit_model",
-        "Latency, bandwidth and compute, fitted",
-        parameters=(SEED,),
-        reads=("profile_compute/ready.parquet", "profile_network/collectives.parquet"),
+        "A model of communication, and where it fails",
+        parameters=(
+            SEED,
+            Parameter("resamples", "integer", 1000, "bootstrap samples per interval", minimum=100, maximum=100_000),
+        ),
+        reads=("profile_network/collectives.parquet",),
         writes=("fits.json",),
+        data=("published",),
         uses_live=True,
     ),
     Chapter(
         4,
         "full_utilization",
-        "What if the network were fully used?",
+        "What would a fully used network give?",
         parameters=(
-            WORKLOAD,
-            WORKERS,
-            WORKERS_PER_NODE,
+            WORKLOADS,
+            METHOD,
+            LATENCY,
+            Parameter("target", "number", 0.95, "scaling factor to reach", minimum=0.01, maximum=0.999),
+            _bandwidths(
+                "1 Gbps", "2 Gbps", "5 Gbps", "10 Gbps", "25 Gbps", "40 Gbps", "100 Gbps", "200 Gbps", "400 Gbps"
+            ),
             Parameter(
-                "bandwidths",
-                "bandwidth",
-                ["1 Gbps", "10 Gbps", "25 Gbps", "40 Gbps", "100 Gbps", "400 Gbps"],
-                "nominal rates to compare",
-                minimum="1 Mbps",
-                maximum="10 Tbps",
+                "worker_counts",
+                "integer",
+                [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
+                "numbers of accelerators to compare",
+                minimum=2,
+                maximum=16384,
                 many=True,
             ),
-            LATENCY,
         ),
-        reads=("fit_model/fits.json",),
-        writes=("scaling.parquet",),
         data=("published",),
     ),
     Chapter(
@@ -144,41 +170,66 @@ CHAPTERS = (
         "compression_ratio",
         "How much compression is enough?",
         parameters=(
-            WORKLOAD,
+            WORKLOADS,
             WORKERS,
             WORKERS_PER_NODE,
             BANDWIDTH,
             LATENCY,
             METHOD,
             Parameter(
+                "ratios",
+                "number",
+                [1, 2, 3, 4, 5, 7, 10, 20, 50, 100],
+                "compression ratios to draw",
+                minimum=1,
+                maximum=100_000,
+                many=True,
+            ),
+            Parameter(
                 "targets",
                 "number",
-                [0.90, 0.95, 0.98],
+                [0.9, 0.95, 0.98],
                 "scaling factors to reach",
                 minimum=0.01,
                 maximum=0.999,
                 many=True,
             ),
+            _bandwidths("1 Gbps", "5 Gbps", "10 Gbps", "25 Gbps", "40 Gbps", "100 Gbps"),
+            Parameter(
+                "kept_share",
+                "number",
+                0.01,
+                "share of the elements that a sparse code keeps",
+                minimum=1e-5,
+                maximum=0.5,
+            ),
         ),
-        reads=("fit_model/fits.json",),
-        writes=("ratios.parquet",),
         data=("published",),
     ),
     Chapter(
         6,
         "seven_techniques",
         "Seven techniques side by side",
-        parameters=(WORKLOAD, WORKERS, WORKERS_PER_NODE, BANDWIDTH, LATENCY, COMPRESSION),
-        reads=("fit_model/fits.json",),
-        writes=("techniques.parquet",),
+        parameters=(
+            Parameter("gpus", "choice", "32", "number of GPUs to draw", choices=("4", "8", "16", "32")),
+            Parameter("limited_below", "number", 1.25, "a gain below this is called limited", minimum=1, maximum=100),
+        ),
+        writes=("predictions.parquet",),
         data=("published",),
     ),
     Chapter(
         17,
         "validation",
         "How far can these figures be trusted?",
-        reads=("full_utilization/scaling.parquet", "seven_techniques/techniques.parquet"),
-        writes=("accuracy.csv",),
+        parameters=(
+            Parameter("worst_shown", "integer", 10, "number of worst predictions to list", minimum=1, maximum=172),
+        ),
+        reads=(
+            "fit_model/fits.json",
+            "full_utilization/results.json",
+            "compression_ratio/results.json",
+            "seven_techniques/predictions.parquet",
+        ),
         data=("published",),
     ),
 )

@@ -26,7 +26,7 @@ def parameters_cell(chapter: Chapter) -> str:
     lines = [f"# Change these with `wirebound run --set NAME=VALUE`, or `--set {chapter.name}.NAME=VALUE`."]
     for parameter in chapter.parameters:
         text = f"{parameter.name} = {_python(parameter.default_value())}"
-        lines.append(f"{text}  # {parameter.help}: {parameter.describe()}")
+        lines.append(f"{text}  # {parameter.help}")
     return "\n".join(lines)
 
 
