@@ -1,15 +1,18 @@
 """A small study of four chapters, for tests that execute: probe → aside, and measure → analyse → report.
 
-As a script, ``toy_study.py ROOT [--no-live] [NAME=VALUE …]`` runs it in a process of its own, to be killed.
+As a script, ``toy_study.py ROOT [--no-live] [--only-aside] [NAME=VALUE …]`` runs it
+in a process of its own, to be killed.
 """
 
 import json
 import os
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from wirebound.study.chapters import Chapter
 from wirebound.study.check_notebooks import parameters_cell
+from wirebound.study.fingerprint import digest_file
 from wirebound.study.inputs import Probe, Study, make_request
 from wirebound.study.parameters import Parameter
 from wirebound.study.project import Project
@@ -132,8 +135,49 @@ def run_toy(study: Study, *settings: str, live: bool = True, only: str | None = 
     return run_study(study, request, refresh_live=refresh)
 
 
+@dataclass
+class ToyRun:
+    """The project, and the settings that its last run had; every test leaves the run up to date."""
+
+    study: Study
+    live: bool = True
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Path:
+        return self.study.project.root
+
+    @property
+    def published(self) -> Path:
+        return self.study.project.runs / "quick"
+
+    @property
+    def work(self) -> Path:
+        return self.study.project.runs / ".work" / "quick"
+
+    def run(self, *, only: str | None = None, refresh: bool = False) -> Outcome:
+        assignments = [f"{name}={value}" for name, value in self.settings.items()]
+        return run_toy(self.study, *assignments, live=self.live, only=only, refresh=refresh)
+
+    def hashes(self, *, manifest: bool = True) -> dict[str, str]:
+        """Path → digest of every published file."""
+        files = sorted(path for path in self.published.rglob("*") if path.is_file())
+        digests = {path.relative_to(self.published).as_posix(): digest_file(path) for path in files}
+        if not manifest:
+            del digests["manifest.json"]
+        return digests
+
+    def rewrite(self, address: str, old: str, new: str) -> None:
+        """Replace text in one of the project's files."""
+        path = self.root / address
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+
 if __name__ == "__main__":
     root, *rest = sys.argv[1:]
     os.environ["PYTHONPATH"] = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
-    live = "--no-live" not in rest
-    run_toy(toy_study(Path(root)), *(text for text in rest if text != "--no-live"), live=live)
+    settings = [text for text in rest if not text.startswith("--")]
+    only = "aside" if "--only-aside" in rest else None
+    run_toy(toy_study(Path(root)), *settings, live="--no-live" not in rest, only=only)

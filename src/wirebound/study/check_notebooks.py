@@ -71,7 +71,7 @@ def _other_problems(cells: Sequence[dict[str, Any]]) -> list[str]:
     return problems
 
 
-def check_notebooks(folder: Path, chapters: Sequence[Chapter] = CHAPTERS) -> list[str]:
+def check_notebooks(folder: Path, chapters: Sequence[Chapter]) -> list[str]:
     """Return what is wrong with the notebooks in `folder`, one line each; nothing when all is well."""
     names = {chapter.name for chapter in chapters}
     problems = [
@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
             path = folder / f"{chapter.name}.ipynb"
             if path.is_file() and fix_notebook(path, chapter):
                 print(f"rewrote notebooks/{path.name}")
-    problems = check_notebooks(folder)
+    problems = check_notebooks(folder, CHAPTERS)
     for problem in problems:
         print(problem)
     return 1 if problems else 0

@@ -122,7 +122,7 @@ def check_kernel() -> Check:
         check=False,
     )
     if answer.returncode == 0:
-        return Check("kernel", "ok", f"ipykernel {answer.stdout.strip()} of this interpreter")
+        return Check("kernel", "ok", f"ipykernel {metadata.version('ipykernel')} of this interpreter")
     lines = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
     return Check("kernel", "fail", lines[-1], "pip install --force-reinstall ipykernel")
 

@@ -20,7 +20,7 @@ def read_chapter_results(path: Path) -> list[dict[str, Any]]:
         return []
     document = read_json(path)
     rows = document.get("results") if isinstance(document, dict) else None
-    where = f"{path.parent.name}/{path.name}"
+    where = f"chapter {path.parent.name}: {path.name}"
     if not isinstance(rows, list) or not all(isinstance(row, dict) and {"name", "value"} <= row.keys() for row in rows):
         raise WireboundError(
             f'{where} is not {{"results": [{{"name": …, "value": …}}]}}: check what the chapter writes'

@@ -79,7 +79,7 @@ def _chapter_state(
     try:
         now = inputs.of_chapter(chapter)
     except InputError as error:
-        return ChapterState(chapter.name, "stale", (str(error),))
+        return ChapterState(chapter.name, "stale" if chapter.name in records else "never run", (str(error),))
     own = f"artifacts/{chapter.name}"
     now |= _contents(
         folder,
