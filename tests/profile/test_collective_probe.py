@@ -101,7 +101,7 @@ def test_wide_spread_is_marked_for_large_messages_only():
 
     assert allreduce_warnings([timing(1024, 1e-3), timing(2**20, 1e-5)]) == []
     [warning] = allreduce_warnings([timing(2**20, 5e-4), timing(2**21, 1e-5)])
-    assert "1 sizes" in warning
+    assert "1 size(s)" in warning
     assert "50%" in warning
 
 

@@ -77,15 +77,15 @@ def measure_allreduce(
 
 
 def allreduce_warnings(timings: Sequence[CollectiveTiming]) -> list[str]:
-    """Return a warning when the times of large messages spread widely: the machine was not quiet."""
+    """Return a warning when the times of large messages spread widely: the processes waited for cores."""
     wide = [t for t in timings if t.size >= _SPREAD_MATTERS_FROM and (t.spread_s or 0.0) > SPREAD_LIMIT * t.median_s]
     if not wide:
         return []
     worst = max(wide, key=lambda t: (t.spread_s or 0.0) / t.median_s)
     share = (worst.spread_s or 0.0) / worst.median_s
     return [
-        f"all-reduce: times of {len(wide)} sizes from {_SPREAD_MATTERS_FROM} bytes spread by up to {share:.0%} of the"
-        f" median (limit {SPREAD_LIMIT:.0%}): the machine was not quiet"
+        f"all-reduce: times of {len(wide)} size(s) from {_SPREAD_MATTERS_FROM} bytes spread by up to {share:.0%} of the"
+        f" median (limit {SPREAD_LIMIT:.0%}): the processes had to share cores, with each other or with other work"
     ]
 
 

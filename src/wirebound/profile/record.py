@@ -47,9 +47,9 @@ SETTINGS = tuple(
     Setting(ranks, rate_mbps, sizes, repetitions)
     for ranks in (2, 4)
     for rate_mbps, sizes, repetitions in (
-        (None, _powers(10, 24), 50),
-        (1000, _powers(10, 24), 10),
-        (100, _powers(10, 22), 5),
+        (None, _powers(10, 24), 30),
+        (1000, _powers(10, 24), 8),
+        (100, _powers(10, 22), 4),
     )
 )
 

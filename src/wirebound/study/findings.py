@@ -157,6 +157,6 @@ def same_network(ratios: Mapping[str, float], tolerance: float) -> Finding:
     return Finding(
         "Every run labelled 100 GbE ran on that network.",
         _verdict(differs),
-        f"{len(differs) - sum(differs)} of {len(ratios)} of these runs are within {100 * tolerance:g} % of the same one "
+        f"{len(differs) - sum(differs)} of {len(ratios)} of these runs are within {100 * tolerance:g} % of their twin "
         f"on 10 GbE (ratios {min(ratios.values()):.3f}–{max(ratios.values()):.3f}).",
     )

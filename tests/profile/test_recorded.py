@@ -1,0 +1,81 @@
+"""What data/recorded holds: files that load, name no owner, and agree with physics where physics is known."""
+
+import csv
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from wirebound.fit.communication import fit_communication, link_parameters
+from wirebound.fit.compute import ready_curve
+from wirebound.profile.record import COLUMNS, SETTINGS
+from wirebound.profile.schema import load_profile
+
+RECORDED = Path(__file__).parents[2] / "data" / "recorded"
+#: A host name, a user's folder, an address: nothing of the kind belongs into a record.
+PRIVATE = re.compile(r"/home|/root|/tmp|/Users|\\Users|\d+\.\d+\.\d+\.\d+|hostname")
+
+
+@pytest.fixture(scope="module")
+def profile():
+    return load_profile(RECORDED / "profile_cpu_2core.json")
+
+
+@pytest.fixture(scope="module")
+def samples():
+    """Times by (ranks, rate in Mbit/s or None), each by size in bytes."""
+    series = defaultdict(lambda: defaultdict(list))
+    with (RECORDED / "allreduce_samples.csv").open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        assert tuple(rows.fieldnames) == COLUMNS
+        for row in rows:
+            rate = int(row["rate_mbps"]) if row["rate_mbps"] else None
+            series[int(row["rank_count"]), rate][int(row["bytes"])].append(float(row["seconds"]))
+    return series
+
+
+def test_profile(profile):
+    workload = profile.workload()
+    assert workload.size == 269_722 * 4
+    assert len(workload.tensors) == 59
+    assert workload.tensors[-1].name == "conv.weight"
+    assert profile.machine["cores"] == 2
+    assert profile.steps >= 6
+    assert {timing.ranks for timing in profile.collectives} == {2}
+    curve = ready_curve(
+        [tensor.ready_samples for tensor in profile.tensors],
+        [t.size for t in profile.tensors],
+        profile.backward_samples_s,
+    )
+    assert curve.ready_s()[-1] == pytest.approx(workload.backward_s, rel=1e-3)
+    assert 0.99 < curve.median[-1] <= 1
+
+
+def test_samples_are_complete(samples):
+    assert set(samples) == {(setting.ranks, setting.rate_mbps) for setting in SETTINGS}
+    for setting in SETTINGS:
+        times = samples[setting.ranks, setting.rate_mbps]
+        assert tuple(times) == setting.sizes
+        assert all(len(values) >= 3 and min(values) > 0 for values in times.values())
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("rate_mbps", [100, 1000])
+def test_paced_links_reach_their_rate_but_not_more(samples, ranks, rate_mbps):
+    """A paced link's large messages give back the rate that was set: the whole chain from socket to fit."""
+    large = {size: times for size, times in samples[ranks, rate_mbps].items() if size >= 2**20}
+    points = [(size, time) for size, times in large.items() for time in times]
+    fit = fit_communication([size for size, _ in points], [time for _, time in points])
+    link = link_parameters(fit, "ring-allreduce", ranks)
+    assert 0.85 < link.bandwidth / (rate_mbps * 125_000) < 1.15
+
+
+def test_records_name_no_owner():
+    for file in RECORDED.glob("*.json"):
+        if file.name.startswith(("profile", "allreduce")):
+            assert not PRIVATE.search(file.read_text(encoding="utf-8")), file.name
+    record = json.loads((RECORDED / "allreduce_samples.machine.json").read_text(encoding="utf-8"))
+    assert record["machine"]["cores"] == 2
+    assert record["elapsed_s"] < 60
