@@ -86,6 +86,9 @@ BANDWIDTH = Parameter(
 LATENCY = Parameter("latency", "duration", "0 s", "time per message of a link, whatever its size", maximum="1 s")
 METHOD = Parameter("method", "choice", "horovod", "how gradients are synchronized", choices=tuple(METHODS))
 SEED = Parameter("seed", "integer", 1, "seed of the random numbers", minimum=0, maximum=2**32 - 1)
+LARGE_FROM = Parameter(
+    "large_from", "size", "1 MiB", "vectors from this size are called large", minimum="1 KiB", maximum="2 MiB"
+)
 
 
 def _bandwidths(*default: str) -> Parameter:
@@ -114,16 +117,7 @@ CHAPTERS = (
         2,
         "profile_network",
         "What does the wire really reach?",
-        parameters=(
-            Parameter(
-                "large_from",
-                "size",
-                "1 MiB",
-                "vectors from this size are called large",
-                minimum="1 KiB",
-                maximum="16 MiB",
-            ),
-        ),
+        parameters=(LARGE_FROM,),
         writes=("collectives.parquet",),
         data=("published", "recorded/allreduce_samples.csv"),
         uses_live=True,
@@ -135,6 +129,7 @@ CHAPTERS = (
         parameters=(
             SEED,
             Parameter("resamples", "integer", 1000, "bootstrap samples per interval", minimum=100, maximum=100_000),
+            LARGE_FROM,
         ),
         reads=("profile_network/collectives.parquet",),
         writes=("fits.json",),

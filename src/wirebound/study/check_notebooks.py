@@ -23,10 +23,9 @@ _REMEDY = "run `python -m wirebound.study.check_notebooks --fix`"
 
 def parameters_cell(chapter: Chapter) -> str:
     """Return the source of a chapter's parameters cell: the quick defaults, each with its meaning."""
-    lines = [f"# Change these with `wirebound run --set NAME=VALUE`, or `--set {chapter.name}.NAME=VALUE`."]
+    lines = [f"# Change with `wirebound run --set {chapter.name}.NAME=VALUE`."]
     for parameter in chapter.parameters:
-        text = f"{parameter.name} = {_python(parameter.default_value())}"
-        lines.append(f"{text}  # {parameter.help}")
+        lines += [f"# {parameter.help}", f"{parameter.name} = {_python(parameter.default_value())}"]
     return "\n".join(lines)
 
 

@@ -231,11 +231,14 @@ class Graph:
 
         own = self._folder / "artifacts" / chapter.name
         own.mkdir(parents=True, exist_ok=True)
+        # The parameters cell has the quick defaults: only what differs is injected, and stands out on the page.
+        defaults = {parameter.name: parameter.default_value() for parameter in chapter.parameters}
+        values = self._request.values[chapter.name]
         execute_notebook(
             chapter.name,
             self._study.project.notebooks / f"{chapter.name}.ipynb",
             self._folder / "notebooks" / f"{chapter.name}.ipynb",
-            parameters=self._request.values[chapter.name],
+            parameters={name: value for name, value in values.items() if value != defaults[name]},
             folder=self._folder,
             progress=self._progress,
         )
