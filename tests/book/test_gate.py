@@ -228,6 +228,13 @@ def test_changed_notebook_is_not_the_executed_one(site: Site) -> None:
     assert [finding.rule for finding in found] == ["missing download"]
 
 
+def test_private_folder_is_not_found_in_longer_names(site: Site) -> None:
+    site.add("<p>https://example.org/srv, data/srv, /srvother, square /srv-like</p>")
+    assert site.check("/srv") == []
+    site.add("<p>PATH=/srv/bin</p>")
+    assert site.check("/srv") == [(FIT, "private path")]
+
+
 def test_finding_is_one_line(site: Site) -> None:
     site.add('<a href="nowhere.html">x</a>')
     site.check()
