@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import re
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -176,6 +177,8 @@ def figure_html(svg: str, *, name: str, alt: str, caption: str, downloads: dict[
 
 def table_html(table: "pd.DataFrame", *, name: str, caption: str, downloads: dict[str, str]) -> str:
     """Return a table of text cells as HTML, with its caption and links (text → address)."""
+    # A number and its unit stay on one line.
+    table = table.map(lambda cell: re.sub(r"^([\d.,+-]+) (\S+)$", "\\1\u00a0\\2", cell))
     body = table.to_html(index=False, border=0, escape=True, classes="wb-data")
     return (
         f'<div class="wb-table" id="table-{html.escape(name)}"><p class="wb-caption">{html.escape(caption)} '
