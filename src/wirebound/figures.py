@@ -66,6 +66,24 @@ METHOD_STYLES = {
     "bytescheduler-a2a": (RED, "s"),
 }
 
+#: How a method is written in legends and prose.
+METHOD_LABELS = {
+    "bsp-ps": "BSP-PS",
+    "bsp-a2a": "BSP-A2A",
+    "wfbp-ps": "WFBP-PS",
+    "wfbp-a2a": "WFBP-A2A",
+    "mg-wfbp": "MG-WFBP",
+    "bytescheduler-ps": "ByteScheduler-PS",
+    "bytescheduler-a2a": "ByteScheduler-A2A",
+}
+
+#: How the networks of Shi et al. are written in titles and prose.
+NETWORK_LABELS = {
+    "10gbe-tcp": "10 GbE, TCP",
+    "100gbe-tcp": "100 GbE, TCP",
+    "100gbib-rdma": "100 Gb IB, RDMA",
+}
+
 WIDTH_INCHES = 7.4
 
 

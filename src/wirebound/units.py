@@ -78,6 +78,11 @@ def format_bytes(value: float, digits: int = 4) -> str:
     return _scaled(value, [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")], digits)
 
 
+def format_binary_bytes(value: float, digits: int = 4) -> str:
+    """Print bytes with a binary unit, such as ``64 KiB``."""
+    return _scaled(value, [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1, "B")], digits)
+
+
 def format_bandwidth(value: float, digits: int = 4) -> str:
     """Print bytes per second as bits per second, such as ``10 Gbps``."""
     return _scaled(value * 8, [(1e12, "Tbps"), (1e9, "Gbps"), (1e6, "Mbps"), (1e3, "kbps"), (1, "bps")], digits)

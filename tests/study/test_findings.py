@@ -63,6 +63,22 @@ def test_almost_linear_needs_every_model():
     assert findings.almost_linear({"A": 50.0}, 99, 100).verdict == findings.FAILS
 
 
+def test_limited_gain_depends_on_gains_and_names_the_largest():
+    gains = {"ResNet-50, 10 GbE": 1.40, "BERT-Base, 10 GbE": 1.10}
+    finding = findings.limited_gain(gains, 1.25, slower=["BERT-Base, 10 GbE"])
+    assert finding.verdict == findings.IN_PART
+    assert "1.40× (ResNet-50, 10 GbE)" in finding.evidence
+    assert "In 1 settings" in finding.evidence
+    assert findings.limited_gain(gains, 1.5, slower=[]).verdict == findings.HOLDS
+    assert findings.limited_gain(gains, 1.05, slower=[]).verdict == findings.FAILS
+
+
+def test_same_network_is_told_by_equal_throughput():
+    assert findings.same_network({"A": 0.99, "B": 1.005}, 0.02).verdict == findings.FAILS
+    assert findings.same_network({"A": 0.99, "B": 2.5}, 0.02).verdict == findings.IN_PART
+    assert findings.same_network({"A": 1.8, "B": 2.5}, 0.02).verdict == findings.HOLDS
+
+
 def test_a_finding_prints_claim_verdict_and_evidence():
     text = findings.almost_linear({"A": 99.5}, 99, 100).markdown()
     assert text == (

@@ -82,7 +82,7 @@ def schema_of(resource: dict[str, Any]) -> pa.DataFrameSchema:
             _DTYPES[field["type"]], checks, nullable=not limits.get("required", False), coerce=True
         )
     return pa.DataFrameSchema(
-        columns, unique=resource["schema"]["primaryKey"], report_duplicates="exclude_first", strict=True
+        columns, unique=resource["schema"].get("primaryKey"), report_duplicates="exclude_first", strict=True
     )
 
 

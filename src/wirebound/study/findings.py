@@ -128,3 +128,35 @@ def almost_linear(scaling_percent: Mapping[str, float], threshold: float, link_g
         _verdict([value >= threshold for value in scaling_percent.values()]),
         f"Simulated: {_each(scaling_percent, '{:.1f} %')}.",
     )
+
+
+def limited_gain(gains: Mapping[str, float], limit: float, slower: Sequence[str]) -> Finding:
+    """Judge "scheduling of communication gives a limited speed-up".
+
+    `gains` maps each setting to the throughput of its best schedule ÷ that of BSP on the same architecture; a gain is
+    limited when it is below `limit`. `slower` names the settings where overlapping tensor by tensor is slower than BSP.
+    """
+    largest = max(gains, key=lambda name: gains[name])
+    within = [gain < limit for gain in gains.values()]
+    evidence = (
+        f"In {sum(within)} of {len(gains)} settings the best schedule gains less than {limit:g}× over BSP; the largest "
+        f"gain is {gains[largest]:.2f}× ({largest})."
+    )
+    if slower:
+        evidence += f" In {len(slower)} settings overlapping tensor by tensor is slower than not overlapping at all."
+    return Finding("Scheduling of communication gives a limited speed-up.", _verdict(within), evidence)
+
+
+def same_network(ratios: Mapping[str, float], tolerance: float) -> Finding:
+    """Judge "these runs used the faster network": false when their throughputs equal the slower one's.
+
+    `ratios` maps each run to its throughput ÷ that of the same run on the slower network; within `tolerance` of one
+    they are called equal.
+    """
+    differs = [abs(ratio - 1) > tolerance for ratio in ratios.values()]
+    return Finding(
+        "Every run labelled 100 GbE ran on that network.",
+        _verdict(differs),
+        f"{len(differs) - sum(differs)} of {len(ratios)} of these runs are within {100 * tolerance:g} % of their twin "
+        f"on 10 GbE (ratios {min(ratios.values()):.3f}–{max(ratios.values()):.3f}).",
+    )

@@ -297,7 +297,12 @@ def _private_in(name: str, text: str, private: Sequence[str]) -> Iterator[Findin
         if match:
             yield Finding(name, "private path", match[0])
         else:
-            yield from (Finding(name, "private path", word) for word in private if word in part)
+            yield from (Finding(name, "private path", word) for word in private if _names(word, part))
+
+
+def _names(folder: str, text: str) -> bool:
+    """Whether `text` holds the path `folder` itself, not a longer path or address that it is a part of."""
+    return re.search(rf"(?<![\w./-]){re.escape(folder)}(?![\w-])", text) is not None
 
 
 def _decoded(uri: re.Match[str]) -> str:

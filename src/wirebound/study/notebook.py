@@ -109,8 +109,8 @@ class ChapterFolder:
         """Show a table, or its printed form `shown`, and offer it as CSV."""
         self._write_csv(table, name)
         downloads = {"table": self._address(f"{name}.csv")}
-        printed = table if shown is None else shown
-        _display_html(figures.table_html(printed.astype(str), name=name, caption=caption, downloads=downloads))
+        printed = (table if shown is None else shown).rename_axis(columns=None).astype(str)
+        _display_html(figures.table_html(printed, name=name, caption=caption, downloads=downloads))
 
     def _write_csv(self, table: "pd.DataFrame", name: str) -> None:
         table.to_csv(self._own / f"{name}.csv", index=False, lineterminator="\n", float_format="%.10g")

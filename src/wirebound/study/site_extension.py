@@ -1,4 +1,4 @@
-"""Sphinx extension of the book: MathJax from this site, and edit links that lead to the right folder."""
+"""Sphinx extension of the book: MathJax from this site, edit links to the right folder, short signatures."""
 
 import importlib.util
 import shutil
@@ -49,8 +49,41 @@ def _point_edit_link(app: "Sphinx", page: str, template: str, context: dict[str,
     context["doc_path"] = "" if page.startswith("notebooks/") else "book"
 
 
+#: A default value that is printed longer than this says little and may hold a folder of this machine.
+LONGEST_DEFAULT = 32
+
+
+def shorten_defaults(signature: str, longest: int = LONGEST_DEFAULT) -> str:
+    """Return a signature such as ``(a: int, b: str = 'x')`` with every default longer than `longest` as ``...``."""
+    shown, depth, quote = [""], 0, ""  # the parts between commas and equal signs of the outermost parentheses
+    for before, sign in zip(" " + signature, signature, strict=False):
+        if quote:
+            quote = "" if sign == quote and before != "\\" else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            depth -= 1
+        if not quote and depth <= 1 and (sign in ",=" or (sign == ")" and depth == 0)):
+            shown += [sign, ""]
+        else:
+            shown[-1] += sign
+    for index in range(2, len(shown)):
+        if shown[index - 1] == "=" and len(shown[index]) > longest:
+            shown[index] = " ..." if shown[index].startswith(" ") else "..."
+    return "".join(shown)
+
+
+def _shorten_signature(
+    app: "Sphinx", what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    return (None if signature is None else shorten_defaults(signature)), returns
+
+
 def setup(app: "Sphinx") -> dict[str, bool]:
     """Register the extension with Sphinx."""
     app.connect("html-page-context", _point_edit_link, priority=400)
+    app.connect("autodoc-process-signature", _shorten_signature)
     app.connect("build-finished", _copy_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,230 @@
+"""The chapters of the study in reading order: parameters, what each reads and writes, and what data it uses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wirebound.errors import InputError
+from wirebound.model.method import METHODS
+from wirebound.study.parameters import Parameter, suggest
+
+#: Every chapter writes this one; a chapter's own list of artifacts leaves it out.
+RESULTS = "results.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """One notebook ``notebooks/NAME.ipynb``.
+
+    `reads` are artifacts of earlier chapters, as ``CHAPTER/FILE``; `writes` are its own, as ``FILE``, which later
+    chapters may read beside ``results.json``. `data` are files or folders below the project's ``data/``. A chapter
+    that `uses_live` shows this machine's profile where the run has one.
+    """
+
+    number: int
+    name: str
+    title: str
+    parameters: tuple[Parameter, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    uses_live: bool = False
+
+    @property
+    def products(self) -> tuple[str, ...]:
+        """All files that the chapter must have written to ``artifacts/NAME/`` when it ends."""
+        return (RESULTS, *(name for name in self.writes if name != RESULTS))
+
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """The chapters whose artifacts it reads."""
+        return tuple(dict.fromkeys(address.split("/", 1)[0] for address in self.reads))
+
+
+def chapter_named(chapters: Sequence[Chapter], name: str) -> Chapter:
+    """Return one chapter; raises `InputError` with the closest name for an unknown one."""
+    for chapter in chapters:
+        if chapter.name == name:
+            return chapter
+    names = [chapter.name for chapter in chapters]
+    raise InputError(f"unknown chapter {name!r}{suggest(name, names) or ':'} there are {', '.join(names)}")
+
+
+def with_ancestors(chapters: Sequence[Chapter], name: str) -> tuple[Chapter, ...]:
+    """Return the chapter `name` and all chapters that it builds on, in reading order."""
+    needed = {chapter_named(chapters, name).name}
+    for chapter in reversed(chapters):
+        if chapter.name in needed:
+            needed.update(chapter.upstream)
+    return tuple(chapter for chapter in chapters if chapter.name in needed)
+
+
+def check_registry(chapters: Sequence[Chapter]) -> None:
+    """Raise `InputError` unless names are unique and every artifact read is written by an earlier chapter."""
+    earlier: dict[str, Chapter] = {}
+    parameter_names = {parameter.name for chapter in chapters for parameter in chapter.parameters}
+    for chapter in chapters:
+        if chapter.name in earlier or chapter.name in parameter_names:
+            raise InputError(f"chapter {chapter.name!r}: the name is also that of another chapter or a parameter")
+        if len({parameter.name for parameter in chapter.parameters}) < len(chapter.parameters):
+            raise InputError(f"chapter {chapter.name!r} declares a parameter twice")
+        for address in chapter.reads:
+            writer, _, file = address.partition("/")
+            if writer not in earlier or file not in earlier[writer].products:
+                raise InputError(f"chapter {chapter.name!r} reads {address}, which no earlier chapter writes")
+        earlier[chapter.name] = chapter
+
+
+# Parameters that several chapters share.
+WORKLOADS = Parameter("workloads", "workload", ["resnet50", "resnet101", "vgg16"], "the models to show", many=True)
+WORKERS = Parameter("workers", "integer", 64, "accelerators in all", minimum=2, maximum=16384)
+WORKERS_PER_NODE = Parameter(
+    "workers_per_node", "integer", 8, "accelerators that share one network link", minimum=1, maximum=64
+)
+BANDWIDTH = Parameter(
+    "bandwidth", "bandwidth", "10 Gbps", "nominal rate of a node's link", minimum="1 Mbps", maximum="10 Tbps"
+)
+LATENCY = Parameter("latency", "duration", "0 s", "time per message of a link, whatever its size", maximum="1 s")
+METHOD = Parameter("method", "choice", "horovod", "how gradients are synchronized", choices=tuple(METHODS))
+SEED = Parameter("seed", "integer", 1, "seed of the random numbers", minimum=0, maximum=2**32 - 1)
+LARGE_FROM = Parameter(
+    "large_from", "size", "1 MiB", "vectors from this size are called large", minimum="1 KiB", maximum="2 MiB"
+)
+
+
+def _bandwidths(*default: str) -> Parameter:
+    return Parameter(
+        "bandwidths",
+        "bandwidth",
+        list(default),
+        "nominal rates to compare",
+        minimum="1 Mbps",
+        maximum="10 Tbps",
+        many=True,
+    )
+
+
+#: All chapters, in reading order.
+CHAPTERS = (
+    Chapter(
+        1,
+        "profile_compute",
+        "When is each gradient ready?",
+        parameters=(WORKLOADS,),
+        data=("published", "recorded/profile_cpu_2core.json"),
+        uses_live=True,
+    ),
+    Chapter(
+        2,
+        "profile_network",
+        "What does the wire really reach?",
+        parameters=(LARGE_FROM,),
+        writes=("collectives.parquet",),
+        data=("published", "recorded/allreduce_samples.csv"),
+        uses_live=True,
+    ),
+    Chapter(
+        3,
+        "fit_model",
+        "A model of communication, and where it fails",
+        parameters=(
+            SEED,
+            Parameter("resamples", "integer", 1000, "bootstrap samples per interval", minimum=100, maximum=100_000),
+            LARGE_FROM,
+        ),
+        reads=("profile_network/collectives.parquet",),
+        writes=("fits.json",),
+        data=("published",),
+        uses_live=True,
+    ),
+    Chapter(
+        4,
+        "full_utilization",
+        "What would a fully used network give?",
+        parameters=(
+            WORKLOADS,
+            METHOD,
+            LATENCY,
+            Parameter("target", "number", 0.95, "scaling factor to reach", minimum=0.01, maximum=0.999),
+            _bandwidths(
+                "1 Gbps", "2 Gbps", "5 Gbps", "10 Gbps", "25 Gbps", "40 Gbps", "100 Gbps", "200 Gbps", "400 Gbps"
+            ),
+            Parameter(
+                "worker_counts",
+                "integer",
+                [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
+                "numbers of accelerators to compare",
+                minimum=2,
+                maximum=16384,
+                many=True,
+            ),
+        ),
+        data=("published",),
+    ),
+    Chapter(
+        5,
+        "compression_ratio",
+        "How much compression is enough?",
+        parameters=(
+            WORKLOADS,
+            WORKERS,
+            WORKERS_PER_NODE,
+            BANDWIDTH,
+            LATENCY,
+            METHOD,
+            Parameter(
+                "ratios",
+                "number",
+                [1, 2, 3, 4, 5, 7, 10, 20, 50, 100],
+                "compression ratios to draw",
+                minimum=1,
+                maximum=100_000,
+                many=True,
+            ),
+            Parameter(
+                "targets",
+                "number",
+                [0.9, 0.95, 0.98],
+                "scaling factors to reach",
+                minimum=0.01,
+                maximum=0.999,
+                many=True,
+            ),
+            _bandwidths("1 Gbps", "5 Gbps", "10 Gbps", "25 Gbps", "40 Gbps", "100 Gbps"),
+            Parameter(
+                "kept_share",
+                "number",
+                0.01,
+                "share of the elements that a sparse code keeps",
+                minimum=1e-5,
+                maximum=0.5,
+            ),
+        ),
+        data=("published",),
+    ),
+    Chapter(
+        6,
+        "seven_techniques",
+        "Seven techniques side by side",
+        parameters=(
+            Parameter("gpus", "choice", "32", "number of GPUs to draw", choices=("4", "8", "16", "32")),
+            Parameter("limited_below", "number", 1.25, "a gain below this is called limited", minimum=1, maximum=100),
+        ),
+        writes=("predictions.parquet",),
+        data=("published",),
+    ),
+    Chapter(
+        17,
+        "validation",
+        "How far can these figures be trusted?",
+        parameters=(
+            Parameter("worst_shown", "integer", 10, "number of worst predictions to list", minimum=1, maximum=172),
+        ),
+        reads=(
+            "fit_model/fits.json",
+            "full_utilization/results.json",
+            "compression_ratio/results.json",
+            "seven_techniques/predictions.parquet",
+        ),
+        data=("published",),
+    ),
+)
