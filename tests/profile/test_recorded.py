@@ -78,4 +78,3 @@ def test_records_name_no_owner():
             assert not PRIVATE.search(file.read_text(encoding="utf-8")), file.name
     record = json.loads((RECORDED / "allreduce_samples.machine.json").read_text(encoding="utf-8"))
     assert record["machine"]["cores"] == 2
-    assert record["elapsed_s"] < 60
