@@ -101,7 +101,7 @@ def test_the_same_figure_is_the_same_bytes():
 def test_table_shows_its_printed_form_and_offers_the_numbers(chapter, project, shown):
     table = pd.DataFrame({"percent": [53.9749]})
     chapter.table(table, name="exact", caption="One.", shown=pd.DataFrame({"scaling": ["54 %"]}))
-    assert "54 %" in shown[0]
+    assert "54\u00a0%" in shown[0]  # a number and its unit stay on one line
     assert "53.9749" not in shown[0]
     written = project.runs / "quick" / "artifacts" / "example" / "exact.csv"
     assert written.read_text(encoding="utf-8") == "percent\n53.9749\n"
