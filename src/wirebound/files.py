@@ -1,8 +1,10 @@
 """Write a file whole or not at all."""
 
+import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from wirebound.errors import InputError
 
@@ -26,3 +28,8 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a JSON document like `write_text`; raises `ValueError` for numbers that JSON does not have."""
+    write_text(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

@@ -3,32 +3,36 @@
 from wirebound.study import findings
 
 USED = {"ResNet-50": 8.6, "ResNet-101": 11.9, "VGG-16": 31.1}
+SETTING = {"link_gbps": 10, "target": 0.95}
 NEEDED = {"ResNet-50": 2.75, "ResNet-101": 2.85, "VGG-16": 7.9}
 
 
 def test_used_bandwidth_is_that_of_the_largest_user():
     finding = findings.used_bandwidth(USED, 32, 100)
     assert finding.verdict == findings.IN_PART
-    assert "VGG-16, the largest of them" in finding.evidence
+    assert "that of VGG-16, the largest;" in finding.evidence
     assert "9–12 Gbps" in finding.evidence
 
 
 def test_used_bandwidth_holds_when_all_use_it_and_fails_when_none_does():
+    one_other = findings.used_bandwidth({"A": 31.0, "B": 12.1}, 32, 100)
+    assert one_other.evidence.endswith("B uses 12 Gbps.")
     assert findings.used_bandwidth(dict.fromkeys(USED, 31.0), 32, 100).verdict == findings.HOLDS
     assert findings.used_bandwidth(dict.fromkeys(USED, 80.0), 32, 100).verdict == findings.FAILS
 
 
 def test_ratio_suffices_for_some_models():
-    finding = findings.ratio_suffices(NEEDED, dict.fromkeys(NEEDED, 72.0), 5)
+    finding = findings.ratio_suffices(NEEDED, dict.fromkeys(NEEDED, 72.0), 5, **SETTING)
     assert finding.verdict == findings.IN_PART
+    assert finding.evidence.startswith("Needed for 95 %: ResNet-50 2.75×")
     assert "VGG-16 is 72 %" in finding.evidence
     assert "ResNet-50 is" not in finding.evidence
 
 
 def test_ratio_suffices_flips_with_the_limit_and_with_unreachable_targets():
-    assert findings.ratio_suffices(NEEDED, NEEDED, 8).verdict == findings.HOLDS
-    assert findings.ratio_suffices(NEEDED, NEEDED, 2).verdict == findings.FAILS
-    unreachable = findings.ratio_suffices({"A": None}, {"A": 60.0}, 5)
+    assert findings.ratio_suffices(NEEDED, NEEDED, 8, **SETTING).verdict == findings.HOLDS
+    assert findings.ratio_suffices(NEEDED, NEEDED, 2, **SETTING).verdict == findings.FAILS
+    unreachable = findings.ratio_suffices({"A": None}, {"A": 60.0}, 5, **SETTING)
     assert unreachable.verdict == findings.FAILS
     assert "A no ratio" in unreachable.evidence
 
@@ -37,7 +41,7 @@ def test_upper_bound_counts_violations_beyond_the_reading_error():
     cases = [("two servers", 12.5, 8.0), ("eight servers", 7.5, 7.7)]
     finding = findings.upper_bound(cases, reading_error=0.7)
     assert finding.verdict == findings.IN_PART
-    assert "1 of 2" in finding.evidence
+    assert "1 of 2 measured points lies above" in finding.evidence
     assert "two servers: 12.5 % against 8.0 %" in finding.evidence
     assert findings.upper_bound([("two servers", 8.5, 8.0)], reading_error=0.7).verdict == findings.HOLDS
     assert findings.upper_bound(cases[:1], reading_error=0.7).verdict == findings.FAILS
@@ -68,15 +72,19 @@ def test_limited_gain_depends_on_gains_and_names_the_largest():
     finding = findings.limited_gain(gains, 1.25, slower=["BERT-Base, 10 GbE"])
     assert finding.verdict == findings.IN_PART
     assert "1.40× (ResNet-50, 10 GbE)" in finding.evidence
-    assert "In 1 settings" in finding.evidence
+    assert "In 1 setting overlapping" in finding.evidence
     assert findings.limited_gain(gains, 1.5, slower=[]).verdict == findings.HOLDS
     assert findings.limited_gain(gains, 1.05, slower=[]).verdict == findings.FAILS
 
 
-def test_same_network_is_told_by_equal_throughput():
-    assert findings.same_network({"A": 0.99, "B": 1.005}, 0.02).verdict == findings.FAILS
-    assert findings.same_network({"A": 0.99, "B": 2.5}, 0.02).verdict == findings.IN_PART
+def test_same_network_is_refuted_by_one_equal_throughput():
+    refuted = findings.same_network({"A": 0.99, "B": 2.5}, 0.02)
+    assert refuted.verdict == findings.FAILS
+    assert "1 of 2" in refuted.evidence
+    assert "0.990–0.990" in refuted.evidence
+    assert "2.50–2.50" in refuted.evidence
     assert findings.same_network({"A": 1.8, "B": 2.5}, 0.02).verdict == findings.HOLDS
+    assert findings.same_network({"A": 0.99}, 0.02).verdict == findings.FAILS
 
 
 def test_a_finding_prints_claim_verdict_and_evidence():

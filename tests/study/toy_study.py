@@ -115,7 +115,7 @@ def write_toy_project(root: Path) -> Study:
 
 def toy_study(root: Path) -> Study:
     """The study in `root`."""
-    return Study(Project(root), CHAPTERS, root / "toy", Probe("toy.probe"))
+    return Study(Project(root), CHAPTERS, root / "toy", Probe("toy.probe", full_arguments=()))
 
 
 def write_notebook(path: Path, chapter: Chapter, code: str, prose: str = "# Title") -> None:

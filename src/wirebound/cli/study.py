@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 NameOption = Annotated[
     str | None, typer.Option("--name", help="Name of the run (default: quick, or full with --full).")
 ]
-FullFlag = Annotated[bool, typer.Option("--full", help="The full parameter set, which measures everything here.")]
+FullFlag = Annotated[
+    bool, typer.Option("--full", help="The full parameter set: a longer probe of this machine, closer intervals.")
+]
 
 
 def register(app: typer.Typer) -> None:

@@ -29,15 +29,19 @@ def run_probe(
     ranks: int = 2,
     sizes: Sequence[int] = DEFAULT_SIZES,
     repetitions: int = 50,
+    effort: int = 1,
     progress: Progress | None = None,
 ) -> Profile:
     """Measure this machine and return its profile.
 
     ResNet-20 learns random images for `steps` steps with hooks and as many without; then `ranks` processes all-reduce
     buffers of `sizes` bytes on loopback. Weights and images follow from `seed`; times of course do not. Vector
-    additions are not measured apart: gloo's times include them. Raises `InputError` for a wrong option and
-    `WireboundError` when a process fails.
+    additions are not measured apart: gloo's times include them. `effort` multiplies steps, repetitions and the time
+    that they may take. Raises `InputError` for a wrong option and `WireboundError` when a process fails.
     """
+    if effort < 1:
+        raise InputError(f"effort = {effort} must be at least 1")
+    steps, repetitions = effort * steps, effort * repetitions
     if batch_size < 2:
         raise InputError(f"batch = {batch_size} must be at least 2, for batch normalization")
     tell = progress or (lambda share, what: None)
@@ -62,11 +66,18 @@ def run_probe(
         lambda network: functional.cross_entropy(network(images), labels),
         optimizer,
         steps=steps,
-        time_limit_s=BACKWARD_LIMIT_S,
+        time_limit_s=effort * BACKWARD_LIMIT_S,
         progress=lambda share: tell(0.1 + 0.4 * share, training),
     )
     tell(0.5, f"all-reduce: {ranks} processes, {len(sizes)} sizes, {repetitions} repetitions")
-    timings = measure_allreduce(ranks, sizes, repetitions=repetitions, budget_s=ALLREDUCE_BUDGET_S, seed=seed)
+    timings = measure_allreduce(
+        ranks,
+        sizes,
+        repetitions=repetitions,
+        budget_s=effort * ALLREDUCE_BUDGET_S,
+        seed=seed,
+        time_limit_s=effort * 60.0,
+    )
     tell(1.0, "done")
     return Profile(
         name="resnet20-cpu",
@@ -98,6 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="PROFILE.json", help="the file to write")
     parser.add_argument("--steps", type=int, default=30, help="training steps to measure (default 30)")
     parser.add_argument("--batch", type=int, default=32, help="samples in a step (default 32)")
+    parser.add_argument("--effort", type=int, default=1, help="measure this many times as long (default 1)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the images (default 0)")
     options = parser.parse_args(arguments)
     said: list[str] = []
@@ -109,7 +121,13 @@ def main(arguments: list[str] | None = None) -> int:
 
     try:
         require_writable(options.out)
-        profile = run_probe(steps=options.steps, batch_size=options.batch, seed=options.seed, progress=progress)
+        profile = run_probe(
+            steps=options.steps,
+            batch_size=options.batch,
+            seed=options.seed,
+            effort=options.effort,
+            progress=progress,
+        )
         save_profile(profile, options.out)
     except InputError as error:
         print(f"probe: error: {error}", file=sys.stderr)

@@ -9,10 +9,19 @@ import yaml
 
 import wirebound
 from wirebound.errors import WireboundError
+from wirebound.files import write_text
 from wirebound.study.project import Project
 
 #: The packages of the API pages, each with the title of its page.
-API_PACKAGES = {"units": "Units", "model": "Model", "simulate": "Simulate", "fit": "Fit", "study": "Study"}
+API_PACKAGES = {
+    "units": "Units",
+    "model": "Model",
+    "simulate": "Simulate",
+    "fit": "Fit",
+    "profile": "Profile",
+    "study": "Study",
+    "figures": "Figures",
+}
 
 #: The studies that the book looks at again, by their keys in ``references.bib``.
 SOURCE_KEYS = ("zhang2020", "shi2020", "survey2022")
@@ -37,7 +46,7 @@ def stage_sources(project: Project, run: Path, folder: Path) -> None:
     for name in RUN_DOCUMENTS:
         source = run / name
         text = source.read_text(encoding="utf-8") if source.is_file() else "{}\n"
-        (downloads / name).write_text(text, encoding="utf-8")
+        write_text(downloads / name, text)
 
     write_api_pages(folder / "api", Path(wirebound.__file__).parent)
     generated = folder / "_generated"
@@ -50,12 +59,12 @@ def stage_sources(project: Project, run: Path, folder: Path) -> None:
         + "\n",
     }
     for name, text in entries.items():
-        (generated / name).write_text(text, encoding="utf-8")
-        (downloads / name).write_text(text, encoding="utf-8")
+        write_text(generated / name, text)
+        write_text(downloads / name, text)
 
     config = yaml.safe_load((folder / "_config.yml").read_text(encoding="utf-8"))
     add_repository(config, repository_address(project))
-    (folder / "_config.yml").write_text(yaml.safe_dump(config, allow_unicode=True), encoding="utf-8")
+    write_text(folder / "_config.yml", yaml.safe_dump(config, allow_unicode=True))
 
 
 def chapters_in_toc(book: Path) -> list[str]:
@@ -107,7 +116,7 @@ def write_api_pages(folder: Path, package: Path) -> None:
             if len(modules) > 1:
                 lines += [module, "-" * len(module), ""]
             lines += [f".. automodule:: {module}", ""]
-        (folder / f"{name}.rst").write_text("\n".join(lines), encoding="utf-8")
+        write_text(folder / f"{name}.rst", "\n".join(lines))
 
 
 def bibtex_entry(text: str, key: str) -> str:

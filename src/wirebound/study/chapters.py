@@ -118,8 +118,8 @@ CHAPTERS = (
         "profile_network",
         "What does the wire really reach?",
         parameters=(LARGE_FROM,),
-        writes=("collectives.parquet",),
-        data=("published", "recorded/allreduce_samples.csv"),
+        writes=("samples.parquet",),
+        data=("published", "recorded/allreduce_samples.csv", "recorded/allreduce_samples.machine.json"),
         uses_live=True,
     ),
     Chapter(
@@ -128,10 +128,12 @@ CHAPTERS = (
         "A model of communication, and where it fails",
         parameters=(
             SEED,
-            Parameter("resamples", "integer", 1000, "bootstrap samples per interval", minimum=100, maximum=100_000),
+            Parameter(
+                "resamples", "integer", 1000, "bootstrap samples per interval", minimum=100, maximum=20_000, full=10_000
+            ),
             LARGE_FROM,
         ),
-        reads=("profile_network/collectives.parquet",),
+        reads=("profile_network/samples.parquet",),
         writes=("fits.json",),
         data=("published",),
         uses_live=True,
@@ -197,6 +199,14 @@ CHAPTERS = (
                 "share of the elements that a sparse code keeps",
                 minimum=1e-5,
                 maximum=0.5,
+            ),
+            Parameter(
+                "claim_target",
+                "number",
+                0.95,
+                "scaling factor that counts as almost linear",
+                minimum=0.01,
+                maximum=0.999,
             ),
         ),
         data=("published",),

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError
+from wirebound.files import write_text
 from wirebound.study.chapters import CHAPTERS, Chapter
 from wirebound.study.fingerprint import read_cells
-from wirebound.study.inputs import write_text
 from wirebound.study.project import find_project
 
 _TAG = "parameters"

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError
+from wirebound.files import write_json
 from wirebound.study.chapters import RESULTS
-from wirebound.study.inputs import Study, read_json, write_json
+from wirebound.study.inputs import Study, read_json
 from wirebound.study.project import Project
 from wirebound.study.run import MANIFEST
 from wirebound.study.run_folder import published_run
@@ -148,6 +149,7 @@ def accept_run(study: Study, name: str) -> Path:
         why = "of the full set" if manifest["set"] != "quick" else f"lacks {', '.join(missing + manifest['stale'])}"
         raise InputError(f"run {name!r} {why}: the published run is a whole quick run; execute `wirebound run` first")
     target = reference_folder(study.project)
+    target.mkdir(parents=True, exist_ok=True)
     write_json(target / RESULTS, results)
     write_json(target / MANIFEST, manifest)
     return target

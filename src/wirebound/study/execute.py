@@ -18,7 +18,8 @@ from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from wirebound.errors import WireboundError
-from wirebound.study.inputs import read_json, write_text
+from wirebound.files import write_text
+from wirebound.study.inputs import read_json
 from wirebound.study.parameters import Value
 
 #: What published notebooks say of their kernel, whatever the local one is called.

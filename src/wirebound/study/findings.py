@@ -31,6 +31,10 @@ def _listing(names: Sequence[str]) -> str:
     return ", ".join(names[:-1]) + " and " + names[-1]
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _each(values: Mapping[str, float], form: str) -> str:
     return _listing([f"{name} {form.format(value)}" for name, value in values.items()])
 
@@ -42,40 +46,48 @@ def used_bandwidth(used_gbps: Mapping[str, float], claimed_gbps: float, link_gbp
     """
     near = [name for name, value in used_gbps.items() if abs(value / claimed_gbps - 1) <= 0.15]
     others = {name: value for name, value in used_gbps.items() if name not in near}
-    verdict = _verdict([name in near for name in used_gbps])
     evidence = f"Measured: {_each(used_gbps, '{:.1f} Gbps')} of {link_gbps:g}."
     if near and others:
         largest = near == [max(used_gbps, key=lambda name: used_gbps[name])]
-        what = "the largest of them" if largest else "not all of them"
-        evidence += f" The figure is that of {_listing(near)}, {what}; {_listing(list(others))} "
-        evidence += "uses" if len(others) == 1 else "use"
-        evidence += f" {min(others.values()):.0f}–{max(others.values()):.0f} Gbps."
+        low, high = f"{min(others.values()):.0f}", f"{max(others.values()):.0f}"
+        evidence += (
+            f" The figure is that of {_listing(near)}{', the largest' if largest else ''}; {_listing(list(others))} "
+        )
+        evidence += f"{'uses' if len(others) == 1 else 'use'} {low if low == high else f'{low}–{high}'} Gbps."
     return Finding(
-        f"Distributed training uses no more than about {claimed_gbps:g} of {link_gbps:g} Gbps.", verdict, evidence
+        f"During training about {claimed_gbps:g} of {link_gbps:g} Gbps are used.",
+        _verdict([name in near for name in used_gbps]),
+        evidence,
     )
 
 
-def ratio_suffices(needed: Mapping[str, float | None], at_limit: Mapping[str, float], limit: float) -> Finding:
+def ratio_suffices(
+    needed: Mapping[str, float | None], at_limit: Mapping[str, float], limit: float, *, link_gbps: float, target: float
+) -> Finding:
     """Judge "compression by at most `limit` is enough": true for models whose needed ratio is within it.
 
-    `needed` maps each model to the smallest ratio that reaches the target (None: none does), `at_limit` to its
-    scaling factor in percent at the limit.
+    `needed` maps each model to the smallest ratio that reaches the scaling factor `target` (0 to 1) at `link_gbps`
+    (None: none does), `at_limit` to its scaling factor in percent at the limit.
     """
     enough = [name for name, ratio in needed.items() if ratio is not None and ratio <= limit]
     missing = [name for name in needed if name not in enough]
     ratios = _listing([f"{name} {'no ratio' if ratio is None else f'{ratio:.2f}×'}" for name, ratio in needed.items()])
-    evidence = f"Needed: {ratios}."
+    evidence = f"Needed for {100 * target:g} %: {ratios}."
     if missing:
         evidence += f" At {limit:g}× the scaling factor of {_each({n: at_limit[n] for n in missing}, 'is {:.0f} %')}."
     return Finding(
-        f"At 10 Gbps, 2× to {limit:g}× compression is enough for almost linear scaling.",
+        f"At {link_gbps:g} Gbps a compression ratio of at most {limit:g}× is enough for almost linear scaling.",
         _verdict([name in enough for name in needed]),
         evidence,
     )
 
 
-def upper_bound(cases: Sequence[tuple[str, float, float]], reading_error: float) -> Finding:
-    """Judge "the full-utilization simulation is an upper bound of what is measured".
+def upper_bound(
+    cases: Sequence[tuple[str, float, float]],
+    reading_error: float,
+    simulation: str = "The simulation of a fully used network",
+) -> Finding:
+    """Judge "the simulation is an upper bound of what is measured".
 
     `cases` are (setting, measured, simulated) scaling factors in percent; a measured value more than
     `reading_error` points above the simulated one is a violation.
@@ -84,10 +96,11 @@ def upper_bound(cases: Sequence[tuple[str, float, float]], reading_error: float)
     verdict = HOLDS if not violations else FAILS if len(violations) == len(cases) else IN_PART
     if violations:
         listed = _listing([f"{name}: {measured:.1f} % against {bound:.1f} %" for name, measured, bound in violations])
-        evidence = f"{len(violations)} of {len(cases)} measured points lie above their simulated bound ({listed})."
+        lie = "lies" if len(violations) == 1 else "lie"
+        evidence = f"{len(violations)} of {len(cases)} measured points {lie} above the simulated bound ({listed})."
     else:
-        evidence = f"None of {len(cases)} measured points lies above its simulated bound."
-    return Finding("Simulated full utilization is an upper bound of the measured scaling factor.", verdict, evidence)
+        evidence = f"None of {len(cases)} measured points lies above the simulated bound."
+    return Finding(f"{simulation} is an upper bound of the measured scaling factor.", verdict, evidence)
 
 
 def one_bandwidth(effective_gbps: Mapping[str, Sequence[float]], spread: float = 1.25) -> Finding:
@@ -100,7 +113,7 @@ def one_bandwidth(effective_gbps: Mapping[str, Sequence[float]], spread: float =
     ranges = _listing([f"{name} {min(values):.0f}–{max(values):.0f} Gbps" for name, values in effective_gbps.items()])
     ratio = max(medians.values()) / min(medians.values())
     return Finding(
-        "The network runs at one low utilization, whatever is trained on it.",
+        "One effective bandwidth explains the measured scaling of all models.",
         HOLDS if ratio <= spread else FAILS,
         f"The bandwidth that explains the measured scaling factors is {ranges}: {ratio:.1f}× apart.",
     )
@@ -143,20 +156,19 @@ def limited_gain(gains: Mapping[str, float], limit: float, slower: Sequence[str]
         f"gain is {gains[largest]:.2f}× ({largest})."
     )
     if slower:
-        evidence += f" In {len(slower)} settings overlapping tensor by tensor is slower than not overlapping at all."
+        evidence += f" In {_count(len(slower), 'setting')} overlapping tensor by tensor is slower than not overlapping."
     return Finding("Scheduling of communication gives a limited speed-up.", _verdict(within), evidence)
 
 
 def same_network(ratios: Mapping[str, float], tolerance: float) -> Finding:
-    """Judge "these runs used the faster network": false when their throughputs equal the slower one's.
+    """Judge "every run labelled as the faster network ran on it": false when a throughput equals the slower one's.
 
     `ratios` maps each run to its throughput ÷ that of the same run on the slower network; within `tolerance` of one
     they are called equal.
     """
-    differs = [abs(ratio - 1) > tolerance for ratio in ratios.values()]
-    return Finding(
-        "Every run labelled 100 GbE ran on that network.",
-        _verdict(differs),
-        f"{len(differs) - sum(differs)} of {len(ratios)} of these runs are within {100 * tolerance:g} % of their twin "
-        f"on 10 GbE (ratios {min(ratios.values()):.3f}–{max(ratios.values()):.3f}).",
-    )
+    equal = [ratio for ratio in ratios.values() if abs(ratio - 1) <= tolerance]
+    faster = [ratio for ratio in ratios.values() if abs(ratio - 1) > tolerance]
+    evidence = f"{len(equal)} of {len(ratios)} of these runs are within {100 * tolerance:g} % of the same run on 10 GbE"
+    evidence += f" (ratios {min(equal):.3f}–{max(equal):.3f})" if equal else ""
+    evidence += f"; the others have ratios of {min(faster):.2f}–{max(faster):.2f}." if faster else "."
+    return Finding("Every run labelled 100 GbE ran on that network.", FAILS if equal else HOLDS, evidence)

@@ -1,9 +1,7 @@
 """What a run consists of, and everything that each of its tasks depends on, by content."""
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,7 +31,7 @@ class Probe:
 
     module: str = "wirebound.profile.probe"
     arguments: tuple[str, ...] = ()
-    full_arguments: tuple[str, ...] = ()
+    full_arguments: tuple[str, ...] = ("--effort", "5")
 
     def command(self, *, full: bool) -> tuple[str, ...]:
         """Return the module and its arguments for the quick or the full set."""
@@ -95,22 +93,6 @@ def make_request(
 def work_folder(project: Project, name: str) -> Path:
     """Return the folder in which a run's chapters execute."""
     return project.runs / ".work" / name
-
-
-def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file whole or not at all."""
-    write_text(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", newline="\n", dir=path.parent, prefix=".", delete=False
-    ) as file:
-        file.write(text)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
 
 
 def read_json(path: Path) -> Any:

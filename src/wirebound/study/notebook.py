@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from wirebound import figures
 from wirebound.errors import InputError
+from wirebound.files import write_json, write_text
 from wirebound.study.project import Project, find_project
 
 if TYPE_CHECKING:
@@ -60,8 +61,7 @@ class ChapterFolder:
 
     def _save(self, file: str, results: dict[str, dict[str, Any]]) -> None:
         document = {"chapter": self.name, "results": [{"name": name, **row} for name, row in results.items()]}
-        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        (self._own / file).write_text(text, encoding="utf-8")
+        write_json(self._own / file, document)
 
     def artifact(self, address: str) -> Path:
         """Return the file ``CHAPTER/FILE`` of this run; raises `InputError` when no run has it yet."""
@@ -91,8 +91,7 @@ class ChapterFolder:
 
     def write_json(self, document: Any, name: str) -> None:
         """Write an artifact ``NAME.json`` for later chapters."""
-        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        (self._own / f"{name}.json").write_text(text, encoding="utf-8")
+        write_json(self._own / f"{name}.json", document)
 
     def _address(self, file: str) -> str:
         return f"../artifacts/{self.name}/{file}"
@@ -100,7 +99,7 @@ class ChapterFolder:
     def figure(self, figure: "Figure", *, name: str, table: "pd.DataFrame", alt: str, caption: str) -> None:
         """Show a figure and offer it as SVG and its numbers, `table`, as CSV."""
         svg = figures.render_svg(figure)
-        (self._own / f"{name}.svg").write_text(svg, encoding="utf-8")
+        write_text(self._own / f"{name}.svg", svg)
         self._write_csv(table, name)
         downloads = {"table": self._address(f"{name}.csv"), "SVG": self._address(f"{name}.svg")}
         _display_html(figures.figure_html(svg, name=name, alt=alt, caption=caption, downloads=downloads))

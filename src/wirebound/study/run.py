@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import WireboundError
+from wirebound.files import write_json, write_text
 from wirebound.study.chapters import RESULTS
 from wirebound.study.check_notebooks import check_parameters_cell
 from wirebound.study.fingerprint import digest_file, digest_text
-from wirebound.study.inputs import PROBE, PROFILE, Request, Study, read_json, work_folder, write_json, write_text
+from wirebound.study.inputs import PROBE, PROFILE, Request, Study, read_json, work_folder
 from wirebound.study.manifest import make_manifest
 from wirebound.study.results import LIVE, merge_results
 from wirebound.study.run_folder import RunLock, publish, recover, swap_folder
@@ -62,6 +63,7 @@ def run_study(study: Study, request: Request, *, refresh_live: bool = False, pro
         elif refresh_live:
             (folder / PROFILE).unlink(missing_ok=True)
         graph = Graph(study, request, folder, note_progress, progress=progress)
+        folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "request.json", request.document())
         executed, fresh = graph.build()
         manifest, published = _publish(study, request)
@@ -109,6 +111,7 @@ def _publish(study: Study, request: Request) -> tuple[dict[str, Any], bool]:
         return before, False
     manifest["published"] = datetime.now(UTC).isoformat(timespec="seconds")
     prepared = swap_folder(study.project, request.name) / "new"
+    prepared.mkdir(parents=True, exist_ok=True)
     for name, path in files.items():
         copy = prepared / name
         copy.parent.mkdir(parents=True, exist_ok=True)

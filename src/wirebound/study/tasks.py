@@ -20,9 +20,10 @@ import pytask
 from pytask import ExitCode, TaskOutcome, TaskWithoutPath
 
 from wirebound.errors import WireboundError
+from wirebound.files import write_json
 from wirebound.study import fingerprint
 from wirebound.study.chapters import RESULTS, Chapter
-from wirebound.study.inputs import PROBE, PROFILE, Inputs, Request, Study, write_json
+from wirebound.study.inputs import PROBE, PROFILE, Inputs, Request, Study
 from wirebound.study.manifest import environment_record, machine_record
 from wirebound.study.results import LIVE, read_chapter_results
 
@@ -209,6 +210,7 @@ class Graph:
     def _run_chapter(self, chapter: Chapter) -> None:
         records = self._folder / "records"
         failure = records / f"{chapter.name}.failed.json"
+        records.mkdir(parents=True, exist_ok=True)
         for path in (records / f"{chapter.name}.json", failure, self._folder / "notebooks" / f"{chapter.name}.ipynb"):
             path.unlink(missing_ok=True)
         shutil.rmtree(self._folder / "artifacts" / chapter.name, ignore_errors=True)
