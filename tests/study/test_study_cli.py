@@ -10,10 +10,10 @@ import pytest
 from toy_study import write_toy_project
 
 from wirebound.cli import main
+from wirebound.files import write_json
 from wirebound.study import doctor, inputs
 from wirebound.study.chapters import Chapter
 from wirebound.study.doctor import Check
-from wirebound.study.inputs import write_json
 from wirebound.study.project import Project
 
 
@@ -135,6 +135,7 @@ def write_results(folder: Path, values: dict[str, Any], tolerance: float = 0.01,
     rows = {
         name: {"value": value, "unit": "s", "tolerance": tolerance, "label": name} for name, value in values.items()
     }
+    folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "results.json", {"results": rows})
     manifest = {"set": "quick", "live": False, "parameters": {"one": parameters}, "stale": []}
     write_json(folder / "manifest.json", manifest)

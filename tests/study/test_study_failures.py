@@ -14,9 +14,10 @@ from toy_study import CHAPTERS, CODE, ToyRun, write_notebook, write_toy_project
 
 from wirebound.cli import main
 from wirebound.errors import InputError, WireboundError
+from wirebound.files import write_json
 from wirebound.study import inputs, run_folder
 from wirebound.study.fingerprint import digest_file
-from wirebound.study.inputs import make_request, write_json
+from wirebound.study.inputs import make_request
 from wirebound.study.run_folder import RunLock, exchange, publish, published_run, recover, swap_folder
 from wirebound.study.status import chapter_states
 
@@ -114,6 +115,7 @@ def test_deleted_or_altered_run_is_published_again_without_executing(toy: ToyRun
 
 
 def write_run(folder: Path, text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "manifest.json", {"text": text})
 
 
