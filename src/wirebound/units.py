@@ -8,6 +8,10 @@ import re
 
 from wirebound.errors import InputError
 
+#: Bytes per second in one gigabit per second, and in one megabit per second.
+BYTES_PER_S_PER_GBPS = 125_000_000
+BYTES_PER_S_PER_MBPS = BYTES_PER_S_PER_GBPS // 1000
+
 _SIZES = {
     "B": 1.0,
     "kB": 1e3,
@@ -20,11 +24,11 @@ _SIZES = {
     "GiB": 2.0**30,
     "TiB": 2.0**40,
 }
-_BITS = {"bit": 1 / 8, "kbit": 125.0, "Mbit": 125e3, "Gbit": 125e6, "Tbit": 125e9}
+_BITS = {"": 1 / 8, "k": 125.0, "M": float(BYTES_PER_S_PER_MBPS), "G": float(BYTES_PER_S_PER_GBPS), "T": 125e9}
 _BANDWIDTHS = (
-    {"bps": 1 / 8, "kbps": 125.0, "Kbps": 125.0, "Mbps": 125e3, "Gbps": 125e6, "Tbps": 125e9}
-    | {f"{unit}/s": factor for unit, factor in _BITS.items()}
-    | {f"{prefix}b/s": factor for prefix, factor in (("k", 125.0), ("M", 125e3), ("G", 125e6), ("T", 125e9))}
+    {f"{prefix}bps": factor for prefix, factor in (_BITS | {"K": 125.0}).items()}
+    | {f"{prefix}bit/s": factor for prefix, factor in _BITS.items()}
+    | {f"{prefix}b/s": factor for prefix, factor in _BITS.items() if prefix}
     | {f"{unit}/s": factor for unit, factor in _SIZES.items()}
 )
 _DURATIONS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9, "min": 60.0}

@@ -100,6 +100,20 @@ def test_predict_for_people_names_what_was_assumed(wirebound):
         assert assumed in out
 
 
+TWO_LEVELS = "all-reduce is two-level: a ring inside each node, then a ring over the nodes' shared links"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "per_node", "method", "said"),
+    [("16", "8", "ddp", True), ("16", "1", "ddp", False), ("8", "8", "ddp", False), ("16", "8", "bsp-ps", False)],
+)
+def test_two_levels_are_an_assumption_where_there_are_two(document, gpus, per_node, method, said):
+    job = ["--workload", "vgg16", "--gpus", gpus, "--gpus-per-node", per_node, "--bandwidth", "10 Gbps"]
+    assumed = document("predict", *job, "--method", method)["assumptions"]
+    assert any(phrase.startswith(TWO_LEVELS) and "2(P−1)/P·S" in phrase for phrase in assumed) is said
+    assert ("adding vectors inside a node takes its measured time" in assumed) is (method == "bsp-ps")
+
+
 def test_messages_of_ddp(document):
     found = document("messages", "--workload", "resnet18", "--method", "ddp", "--bucket-cap", "25 MiB")["messages"]
     assert [message["bytes"] for message in found] == [2_052_000, 28_852_224, 15_853_824]

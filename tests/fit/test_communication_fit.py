@@ -108,6 +108,29 @@ def test_same_input_same_output_and_another_seed_nearly():
     assert first.alpha_ci95 == pytest.approx(third.alpha_ci95, rel=0.05)
 
 
+def test_intervals_are_widened_for_few_sizes(monkeypatch):
+    # The middle 95 % of a uniform ±1 % is ±0.95 %; Student's t of one degree of freedom (12.706 for 1.960) widens it.
+    def resampled(sizes, log_times, alpha, beta):
+        return alpha * np.linspace(0.99, 1.01, 2001), beta * np.linspace(0.8, 1.2, 2001)
+
+    monkeypatch.setattr("wirebound.fit.communication._refit", resampled)
+    sizes = [1e3, 1e5, 1e6]
+    fit = fit_communication(sizes, line(1e-4, 1e-9, sizes))
+    half = 0.0095 * 12.7062 / 1.95996
+    assert fit.alpha_ci95 == pytest.approx((1e-4 * (1 - half), 1e-4 * (1 + half)), rel=1e-5)
+    # ±19 % widened in the same way would reach below 0
+    assert fit.beta_ci95 == (0.0, pytest.approx(1e-9 * (1 + 20 * half), rel=1e-5))
+
+
+def test_resampled_lines_stay_above_zero():
+    """Two points on a line through negative values: the other parameter alone lies halfway between them, by ratio."""
+    sizes = np.array([1.0, 2.0])
+    alphas, betas = _refit(sizes, np.log([[1.0, 2.2], [1.1, 1.0]]), 1.0, 1.0)
+    # 1 and 2.2 want −0.2 + 1.2·S: β·1 against 1 and β·2 against 2.2 balance at √1.1; so does α against 1.1 and 1
+    assert alphas == pytest.approx([0, math.sqrt(1.1)], abs=1e-6)
+    assert betas == pytest.approx([math.sqrt(1.1), 0], abs=1e-6)
+
+
 def test_order_of_points_does_not_matter():
     times = line(1e-4, 1e-9)
     assert fit_communication(SIZES[::-1], times[::-1]) == fit_communication(SIZES, times)
@@ -158,11 +181,11 @@ def test_verdict_names_what_is_wrong():
     falling = [time * (2.0 if size >= 2**23 else 1.0) for size, time in zip(SIZES, good, strict=True)]
     fit = fit_communication(SIZES, falling)
     assert "falling-bandwidth" in fit.flags
-    assert "16.78 MB" in fit.verdict
+    assert "at 16 MiB it is" in fit.verdict
     slow_small = [time * (4.0 if size <= 2**11 else 1.0) for size, time in zip(SIZES, good, strict=True)]
     fit = fit_communication(SIZES, slow_small)
     assert {"large-residuals", "jump"} <= set(fit.flags)
-    assert "holds from 4.096 kB up" in fit.verdict
+    assert "holds from 4 KiB up" in fit.verdict
 
 
 def test_two_modes_are_seen_and_scatter_is_not():

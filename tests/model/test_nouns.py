@@ -30,6 +30,19 @@ def test_forward_is_measured_or_shared_out_like_backward():
     assert workload(tensors=idle).forward_gaps_s == (1.0, 1.0)
 
 
+def test_forward_is_all_accounted_for_whatever_was_measured_of_it():
+    def gaps(*forwards):
+        tensors = tuple(Tensor(f"t{i}", 1, 1.0 + i, forward) for i, forward in enumerate(forwards))
+        return workload(tensors=tensors, forward_s=6.0).forward_gaps_s
+
+    assert gaps(1.0, 2.0, 0.0) == pytest.approx((2.0, 4.0, 0.0))  # half of it was measured: doubled
+    assert gaps(6.0, 3.0, 3.0) == (3.0, 1.5, 1.5)  # twice of it
+    assert gaps(0.0, 0.0, 0.0) == pytest.approx((1.0, 2.0, 3.0))  # nothing: like backward, 1 : 2 : 3
+    assert gaps(1.0, None, 0.0) == pytest.approx((1.0, 2.0, 3.0))
+    idle = tuple(Tensor(f"t{i}", 1, 0.0, 0.0) for i in range(4))
+    assert workload(tensors=idle, forward_s=6.0).forward_gaps_s == (1.5, 1.5, 1.5, 1.5)
+
+
 def test_batch_scales_compute_but_not_the_optimizer():
     double = workload().with_batch(16)
     assert (double.forward_s, double.backward_s, double.optimizer_s) == (4.0, 2.0, 0.5)
@@ -46,7 +59,9 @@ def test_gradient_type_scales_bytes():
 
 
 def test_compute_time_can_be_set():
-    assert workload().with_compute_s(7.0).compute_s == pytest.approx(7.0)
+    double = workload().with_compute_s(7.0)
+    assert (double.forward_s, double.backward_s, double.optimizer_s) == (4.0, 2.0, 1.0)
+    assert [tensor.forward_s for tensor in double.tensors] == [1.0, 3.0]
 
 
 @pytest.mark.parametrize(

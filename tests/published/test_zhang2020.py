@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 
 from wirebound.model.library import read_published
+from wirebound.study.validate import zhang2020_published
 from wirebound.study.zhang2020 import exact_scaling_factor, scaling_factor, whatif_grid
 
 
@@ -25,6 +26,17 @@ def test_exact_arithmetic_gives_the_published_table() -> None:
     for row in rows:
         exact = exact_scaling_factor("resnet50", int(row["gpus"]), int(row["link_gbps"]), int(row["compression"]))
         assert float(exact) == pytest.approx(float(Fraction(row["scaling_percent"]) / 100), abs=2e-5)
+
+
+def test_published_table_beside_the_engine() -> None:
+    table = zhang2020_published()
+    rows = read_published("zhang2020_whatif_resnet50.csv")
+    assert list(table.columns) == ["link_gbps", "gpus", "compression", "published", "modelled", "ape"]
+    assert table["published"].tolist() == pytest.approx([float(row["scaling_percent"]) / 100 for row in rows])
+    for row in table.itertuples(index=False):
+        exact = float(exact_scaling_factor("resnet50", row.gpus, row.link_gbps, row.compression))
+        assert row.modelled == pytest.approx(exact, rel=1e-12)
+        assert row.ape == pytest.approx(100 * abs(exact - row.published) / row.published, abs=1e-9)
 
 
 def test_engine_gives_the_simulated_figures_of_the_paper() -> None:

@@ -184,6 +184,31 @@ def test_accelerators_of_a_node_share_its_link_and_add_their_shards():
     assert without(800.0) == pytest.approx(inside + between, rel=1e-12)
 
 
+def test_before_they_push_the_accelerators_of_a_node_add_their_shards():
+    workload = made([0.0], [800], vector_add=[(1, 1e-3), (801, 9e-3)])
+    cluster = Cluster(4, Link(10.0, 0.5), 8, Link(100.0, 0.25))
+    inside = 14 * 0.25 + 2 * 7 / 8 * 800 / 100
+    additions = 7 * (1e-3 + 99e-5)  # of 100 bytes each; what servers add is theirs
+    cost = message_cost(workload, cluster, method_named("bsp-ps"))
+    assert cost(800.0) == pytest.approx(inside + 2 * 0.5 + 2 * 800 / 10 + additions, rel=1e-12)
+    flat = message_cost(workload, Cluster(4, Link(10.0, 0.5)), method_named("bsp-ps"))
+    assert flat(800.0) == pytest.approx(2 * 0.5 + 2 * 800 / 10, rel=1e-12)
+
+
+def test_on_one_node_servers_and_all_reduce_are_the_same():
+    workload = made([0.0], [800], vector_add=[(1, 1e-3), (801, 9e-3)])
+    node = Cluster(1, Link(10.0, 0.5), 8, Link(100.0, 0.25))
+    cost = message_cost(workload, node, method_named("bsp-ps"))
+    assert cost(800.0) == message_cost(workload, node, method_named("bsp-a2a"))(800.0)
+    assert cost(800.0) == pytest.approx(3.5 + 14 + 7 * (1e-3 + 99e-5), rel=1e-12)
+
+
+def test_a_tree_sends_what_a_ring_sends():
+    # 2·2/3 of the bytes with three workers, where halving and doubling would send twice all of them
+    cluster = Cluster(3, Link(10.0))
+    assert sent_bytes(made([0.0], [600]), cluster, Method("m", "all-reduce", "bsp", collective="tree")) == (800, 800)
+
+
 def test_bytes_sent():
     workload = made([0.0], [800])
     cluster = Cluster(4, Link(10.0), 8, Link(100.0))

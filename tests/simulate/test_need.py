@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wirebound.errors import InputError
-from wirebound.model import Cluster, Link, method_named
+from wirebound.model import Cluster, Link, Method, method_named
 from wirebound.model.library import builtin_workload
 from wirebound.simulate.need import SEARCH_LIMIT, solve_need
 from wirebound.simulate.step import simulate_step
@@ -47,6 +47,23 @@ def test_gpus_by_hand():
     assert (answer.value, answer.at_search_limit) == (SEARCH_LIMIT, True)
 
 
+def test_the_most_gpus_are_found_beyond_numbers_that_fail():
+    # halving and doubling: 1 − 1/N s where N is a power of two, at least 1.5 s where it is not (3, 5, 6, …);
+    # 0.75 s are allowed, so 3 fails, 4 reaches, and 8 does not
+    method = Method("m", "all-reduce", "bsp", collective="halving-doubling")
+    answer = solve_need(made([1.0], [4], 2.0), Cluster(9, Link(8.0)), method, target=0.8, solve="gpus")
+    assert (answer.value, answer.at_search_limit) == (4, False)
+
+
+def test_bandwidth_with_accumulation_by_hand():
+    # 16 passes of 3 s, then 8 bytes: 48/(48 + 8/B) = 0.75 at B = 0.5 B/s
+    answer = solve_need(
+        *(made([1.0], [8], 2.0), Cluster(2, Link(1.0)), method_named("bsp-a2a")),
+        **{"target": 0.75, "solve": "bandwidth", "accumulation": 16},
+    )
+    assert answer.value == pytest.approx(0.5 * 8e-9, rel=1e-9)
+
+
 def test_batch_by_hand():
     # compute 3 s a sample, 8 s of communication: 3b/(3b + 8) ≥ 0.9 from b = 24
     answer = solve_need(
@@ -73,6 +90,10 @@ def test_what_no_compression_can_reach_names_the_limit():
     inside = Cluster(2, Link(1.0), 2, Link(1.0))
     answer = solve_need(workload, inside, method_named("bsp-a2a"), target=0.5, solve="bandwidth")
     assert (answer.value, answer.limited_by) == (None, "intra-node bandwidth")
+    # inside the node 2 · 5 s of latency and 8/100 s of bytes
+    late = Cluster(2, Link(1.0), 2, Link(100.0, latency_s=5.0))
+    answer = solve_need(workload, late, method_named("bsp-a2a"), target=0.5, solve="bandwidth")
+    assert (answer.value, answer.limited_by) == (None, "latency")
     answer = solve_need(workload, inside, method_named("bsp-a2a"), target=0.5, solve="gpus")
     assert (answer.value, answer.limited_by) == (None, "intra-node bandwidth")
     answer = solve_need(made([0.0], [8]), Cluster(2, Link(1.0)), method_named("bsp-a2a"), target=0.5, solve="batch")

@@ -51,6 +51,14 @@ def test_communication_hides_under_the_next_forward_pass():
     assert step.iteration_s == 3 + 4 + 2
 
 
+def test_no_more_than_the_forward_pass_is_hidden_where_its_layers_were_not_measured():
+    # four tensors of 1 s on the wire, backward 4 × 0 s, forward 1 s: a quarter for each layer, the first at 1 s
+    workload = made([0.0] * 4, [1] * 4, forward_s=1.0, forwards=[0.0] * 4)
+    step = simulate_step(workload, UNIT_CLUSTER, scheduler(1, 1))
+    # the transport sends tensors 3, 2, 1, 0 until 4 s; the last layer computes from then on: 0.75 s are hidden
+    assert step.iteration_s == 4.25
+
+
 def test_the_optimizer_updates_each_tensor_before_its_layer():
     workload = made([1.0, 1.0], [1, 3], forward_s=6.0, optimizer_s=4.0, forwards=[4.0, 2.0])
     step = simulate_step(workload, UNIT_CLUSTER, scheduler(100, 100))

@@ -41,6 +41,15 @@ def test_horovod_counts_the_window_anew_from_each_emit():
     assert horovod_ends([4, 0, 4, 1], [1, 100, 1, 1], 5, 100) == [2, 4]
 
 
+def test_horovod_does_not_carry_over_what_a_window_was_exceeded_by():
+    # 8 s pass before tensor 0 is sent; only 3 of the next 5 s have passed at tensor 1, though 11 s have in all
+    assert horovod_ends([8, 3, 1], [1, 1, 1], 5, 100) == [1, 3]
+
+
+def test_ddp_closes_a_bucket_that_is_exactly_full():
+    assert ddp_ends([4, 4, 4, 4], 4, 8) == [1, 3, 4]
+
+
 def test_ddp_buckets_of_resnet18():
     workload = builtin_workload("resnet18")
     messages = planned_messages(workload, method_named("ddp"))
@@ -74,6 +83,8 @@ def test_mg_wfbp_example_by_hand(startup, expected_ends, expected_finish):
 def test_mg_wfbp_merges_tensors_below_a_size_whatever_the_wait():
     assert mg_wfbp_ends([1, 100], [5, 5], 0, 0.0, 0) == [1, 2]
     assert mg_wfbp_ends([1, 100], [5, 5], 0, 0.0, 6) == [2]
+    # the tensor's own size counts: with 10 bytes gathered a tensor of 5 still waits
+    assert mg_wfbp_ends([1, 50, 100], [5, 5, 5], 0, 0.0, 6) == [3]
 
 
 @given(

@@ -98,6 +98,9 @@ def test_notebook_digest() -> None:
     assert digest(metadata={"tags": ["hide-input"]}) != digest()
     assert digest("a  b", "markdown") != digest("a b", "markdown")
     assert digest("x = 1", "markdown") != digest()
+    picture = {"attachments": {"a.png": {"image/png": "AAAA"}}}
+    other = {"attachments": {"a.png": {"image/png": "AAAB"}}}
+    assert len({digest("![](attachment:a.png)", "markdown", **more) for more in ({}, picture, other)}) == 3
 
 
 def test_file_digests(tmp_path: Path) -> None:

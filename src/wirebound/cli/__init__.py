@@ -3,6 +3,8 @@
 Exit codes: 0 success, 2 a user's mistake (one line on standard error), 1 a failure.
 """
 
+import contextlib
+import os
 import sys
 from typing import Annotated
 
@@ -49,12 +51,34 @@ def _register_commands() -> None:
 _register_commands()
 
 
+#: What a user's mistake in a path raises; other errors of the system are failures.
+_NAMED_WRONGLY = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit the process."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # so that α, µ and × can be printed under any locale
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    try:
+        code = _run(arguments)
+    except BrokenPipeError:  # whoever read the output has seen enough, as `| head -1` does
+        code = 1
+    try:
+        if sys.stdout is not None:  # it is where a program was started without one
+            sys.stdout.flush()
+    except OSError:
+        _discard_output()
+        code = code or 1
+    sys.exit(code)
+
+
+def _run(arguments: list[str] | None) -> int:
+    """Run a command, say what went wrong in one line on standard error, and return the exit code."""
     try:
         code = app(args=arguments, standalone_mode=False)
     except TyperException as error:  # a usage error, without typer's box
@@ -63,23 +87,37 @@ def main(arguments: list[str] | None = None) -> None:
             context = getattr(error, "ctx", None)
             command = context.command_path if context is not None else "wirebound"
             print(f"wirebound: error: {' '.join(message.split())} (see '{command} --help')", file=sys.stderr)
-        sys.exit(getattr(error, "exit_code", 2))
+        return int(getattr(error, "exit_code", 2))
     except InputError as error:
         print(f"wirebound: error: {_one_line(error)}", file=sys.stderr)
-        sys.exit(2)
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
-        print(f"wirebound: error: {error.filename}: {error.strerror}", file=sys.stderr)
-        sys.exit(2)
+        return 2
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        mistake = error.filename is not None and isinstance(error, _NAMED_WRONGLY)
+        reason = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+        said = " ".join(reason.split()) or type(error).__name__
+        print(f"wirebound: {'error' if mistake else 'failed'}: {said}", file=sys.stderr)
+        return 2 if mistake else 1
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "wirebound":
             raise
         remedy = "install the study's packages with pip install 'wirebound[study]'"
         print(f"wirebound: error: this command needs the package {error.name!r}: {remedy}", file=sys.stderr)
-        sys.exit(2)
+        return 2
     except WireboundError as error:
         print(f"wirebound: failed: {_one_line(error)}", file=sys.stderr)
-        sys.exit(1)
+        return 1
     except (KeyboardInterrupt, typer.Abort):
         print("wirebound: interrupted", file=sys.stderr)
-        sys.exit(130)
-    sys.exit(code if isinstance(code, int) else 0)
+        return 130
+    return code if isinstance(code, int) else 0
+
+
+def _discard_output() -> None:
+    """Send what is still buffered nowhere: the interpreter flushes once more when it exits."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # a stream without a file of its own needs no care
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

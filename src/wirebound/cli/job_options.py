@@ -234,6 +234,11 @@ def _assumptions(job: Job, options: JobOptions) -> list[str]:
             assumed.append("messages have no latency")
         if cluster.inter.utilization == 1:
             assumed.append("the transport reaches the whole bandwidth")
+        if cluster.accelerators_per_node > 1 and method.architecture == "all-reduce":
+            assumed.append(
+                f"all-reduce is two-level: a ring inside each node, then a {method.collective} over the nodes' shared"
+                " links (a flat ring of all P workers would send 2(P−1)/P·S through each link)"
+            )
     if options.gpus_per_node > 1 and options.intra_bandwidth is None:
         assumed.append("accelerators of a node exchange for free (no --intra-bandwidth)")
     if method.compression > 1:
@@ -247,14 +252,19 @@ def _assumptions(job: Job, options: JobOptions) -> list[str]:
                 f"servers are machines of their own ({count}); push and pull do not overlap;"
                 " adding vectors there is free"
             )
-    elif not workload.vector_add:
-        assumed.append("adding vectors takes no time (not measured for this workload)")
-    elif options.no_vector_add:
-        assumed.append("adding vectors takes no time (--no-vector-add)")
-    else:
-        assumed.append("adding vectors takes its measured time")
-    if method.schedule == "priority" and any(t.forward_s is None for t in workload.tensors):
-        assumed.append("forward time shared out over layers like backward time")
+    if method.architecture == "all-reduce" or options.gpus_per_node > 1:
+        adding = "adding vectors" + (" inside a node" if method.architecture == "parameter-server" else "")
+        if not workload.vector_add:
+            assumed.append(f"{adding} takes no time (not measured for this workload)")
+        elif options.no_vector_add:
+            assumed.append(f"{adding} takes no time (--no-vector-add)")
+        else:
+            assumed.append(f"{adding} takes its measured time")
+    if method.schedule == "priority":
+        if any(tensor.forward_s is None for tensor in workload.tensors):
+            assumed.append("forward time shared out over layers like backward time")
+        else:
+            assumed.append("layers' measured forward times scaled to the whole forward pass")
     if method.schedule == "ddp":
         caps = f"first {method.first_bucket_bytes / MIB:g} MiB, then {method.bucket_cap_bytes / MIB:g} MiB"
         assumed.append(f"bucket limits {caps}")

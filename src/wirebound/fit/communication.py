@@ -19,6 +19,7 @@ from scipy.stats import t as student_t
 from wirebound.errors import InputError
 from wirebound.fit.verdict import SMALL_BELOW, assess
 from wirebound.model import Link
+from wirebound.simulate.collectives import ring_all_reduce
 
 Array = NDArray[np.float64]
 
@@ -113,25 +114,23 @@ def fit_communication(
 def link_parameters(fit: CommunicationFit, collective: str, ranks: int) -> Link:
     """Return the link whose `collective` among `ranks` workers takes α + β·S.
 
-    A ring all-reduce takes 2(P−1)·latency + 2(P−1)/P · S/bandwidth (Patarasuk & Yuan 2009), so latency = α / (2(P−1))
-    and bandwidth = 2(P−1)/P / β. Raises `InputError` for another collective, fewer than two ranks, or β = 0.
+    The cost model is linear in latency and in S/bandwidth, so latency = α ÷ (time at 1 s of latency, free bytes) and
+    bandwidth = (time of 1 byte at 1 B/s, no latency) ÷ β; a ring's is `simulate.collectives.ring_all_reduce`. Raises
+    `InputError` for another collective, fewer than two ranks, or β = 0.
     """
-    if collective not in _INVERSES:
-        raise InputError(f"collective {collective!r} cannot be turned into a link: use {', '.join(_INVERSES)}")
+    if collective not in _COSTS:
+        raise InputError(f"collective {collective!r} cannot be turned into a link: use {', '.join(_COSTS)}")
     if ranks < 2:
         raise InputError(f"ranks = {ranks} must be at least 2: one rank uses no link")
     if fit.beta_s_per_byte == 0:
         raise InputError("the times do not grow with the size, so they tell no bandwidth: measure larger sizes too")
-    latency_s, bandwidth = _INVERSES[collective](fit.alpha_s, fit.beta_s_per_byte, ranks)
-    return Link(bandwidth=bandwidth, latency_s=latency_s)
+    cost = _COSTS[collective]
+    latencies, bytes_on_the_wire = cost(0.0, ranks, 1.0, math.inf), cost(1.0, ranks, 0.0, 1.0)
+    return Link(bandwidth=bytes_on_the_wire / fit.beta_s_per_byte, latency_s=fit.alpha_s / latencies)
 
 
-def _ring_allreduce_link(alpha_s: float, beta_s_per_byte: float, ranks: int) -> tuple[float, float]:
-    rounds = 2 * (ranks - 1)
-    return alpha_s / rounds, rounds / ranks / beta_s_per_byte
-
-
-_INVERSES: dict[str, Callable[[float, float, int], tuple[float, float]]] = {"ring-allreduce": _ring_allreduce_link}
+#: Measured collectives and their cost models: seconds from bytes, ranks, latency and bandwidth.
+_COSTS: dict[str, Callable[[float, int, float, float], float]] = {"ring-allreduce": ring_all_reduce}
 
 
 def _points(sizes_bytes: Sequence[float], times_s: Sequence[float]) -> tuple[Array, Array, dict[float, list[float]]]:

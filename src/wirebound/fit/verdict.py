@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from wirebound.units import format_bytes
+from wirebound.units import format_binary_bytes
 
 #: Sizes below this are the small region: there, scheduling and not the wire decides.
 SMALL_BELOW = 64 * 1024
@@ -51,8 +51,8 @@ def assess(
         findings.append(
             (
                 "bimodal",
-                f"times of {len(modes)} size(s) fall into two groups (at {format_bytes(worst)} {modes[worst]:.1f}×"
-                " apart): no single time describes them",
+                f"times of {len(modes)} size(s) fall into two groups (at {format_binary_bytes(worst)}"
+                f" {modes[worst]:.1f}× apart): no single time describes them",
             )
         )
     jump = _jump(sizes, times_s)
@@ -97,7 +97,7 @@ def _jump(sizes: Sequence[float], times_s: Sequence[float]) -> str | None:
     if not drops:
         return None
     factor, size = max(drops)
-    return f"{format_bytes(size)} takes {factor:.1f}× as long as a larger message"
+    return f"{format_binary_bytes(size)} takes {factor:.1f}× as long as a larger message"
 
 
 def _falling(sizes: Sequence[float], times_s: Sequence[float]) -> str | None:
@@ -107,8 +107,8 @@ def _falling(sizes: Sequence[float], times_s: Sequence[float]) -> str | None:
     if share >= FALLING_SHARE:
         return None
     return (
-        f"bandwidth falls with size: at {format_bytes(sizes[-1])} it is {share:.0%} of that at"
-        f" {format_bytes(sizes[best])}, which no α + β·S can do"
+        f"bandwidth falls with size: at {format_binary_bytes(sizes[-1])} it is {share:.0%} of that at"
+        f" {format_binary_bytes(sizes[best])}, which no α + β·S can do"
     )
 
 
@@ -121,6 +121,7 @@ def _large_residuals(sizes: Sequence[float], residuals: Sequence[float]) -> str 
         rest = max(abs(residual) for residual in residuals[wrong[-1] + 1 :])
         good = sizes[wrong[-1] + 1]
         return (
-            f"the model holds from {format_bytes(good)} up (within {rest:.0%}); below, it is off by up to {worst:.0%}"
+            f"the model holds from {format_binary_bytes(good)} up (within {rest:.0%}); below, it is off by up to"
+            f" {worst:.0%}"
         )
-    return f"the model is off by up to {worst:.0%}, also at the largest size, {format_bytes(sizes[-1])}"
+    return f"the model is off by up to {worst:.0%}, also at the largest size, {format_binary_bytes(sizes[-1])}"

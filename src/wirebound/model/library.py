@@ -6,14 +6,13 @@ times are a measured or estimated total, shared out over the layers in proportio
 """
 
 import csv
-import difflib
 import itertools
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from wirebound.errors import InputError
+from wirebound.errors import InputError, unknown_name
 from wirebound.model.architectures import backward_order, forward_flops
 from wirebound.model.workload import Tensor, Workload
 
@@ -58,9 +57,7 @@ def builtin_names() -> tuple[str, ...]:
 def builtin_workload(name: str) -> Workload:
     """Return the built-in workload `name`; raises `InputError` with the closest name for an unknown one."""
     if name not in _NAMES:
-        closest = difflib.get_close_matches(name.lower(), _NAMES, n=1, cutoff=0.5)
-        hint = f"did you mean {closest[0]!r}? " if closest else ""
-        raise InputError(f"unknown workload {name!r}: {hint}Built in are {', '.join(_NAMES)}")
+        raise unknown_name("workload", name, _NAMES)
     if name in _MEASURED:
         return _measured(name)
     if name == "resnet18":

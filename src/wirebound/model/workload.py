@@ -16,7 +16,7 @@ class Tensor:
     """One gradient tensor.
 
     `size` is in bytes; `gap_s` is the backward time in seconds since the tensor before it became ready; `forward_s`
-    is the forward time of its layer in seconds, None where it was not measured.
+    is the measured forward time of its layer in seconds, None where there is none (see `Workload.forward_gaps_s`).
     """
 
     name: str
@@ -82,30 +82,23 @@ class Workload:
 
     @property
     def forward_gaps_s(self) -> tuple[float, ...]:
-        """Forward seconds of each tensor's layer, in backward order.
+        """Forward seconds of each tensor's layer, in backward order: `forward_s` shared out, nothing lost or added.
 
-        Measured where every tensor has a forward time; otherwise the forward time in proportion to each tensor's
-        share of backward.
+        In proportion to the measured forward times where every tensor has one and they are not all 0 (what they leave
+        of `forward_s`, or have too much, is spread over them); otherwise to the backward gaps, and evenly where these
+        are all 0.
         """
-        measured = [tensor.forward_s for tensor in self.tensors]
-        if all(time is not None for time in measured):
-            return tuple(time for time in measured if time is not None)
-        if self.backward_s == 0:
-            return tuple(self.forward_s / len(self.tensors) for _ in self.tensors)
-        return tuple(self.forward_s * tensor.gap_s / self.backward_s for tensor in self.tensors)
+        measured = [tensor.forward_s for tensor in self.tensors if tensor.forward_s is not None]
+        gaps = [tensor.gap_s for tensor in self.tensors]
+        shares = measured if len(measured) == len(gaps) and sum(measured) > 0 else gaps
+        total = sum(shares)
+        if total == 0:
+            return tuple(self.forward_s / len(gaps) for _ in gaps)
+        return tuple(self.forward_s * (share / total) for share in shares)
 
     def with_batch(self, batch_size: int) -> "Workload":
         """Return the workload at another batch size; compute times scale in proportion, the optimizer's do not."""
-        factor = batch_size / self.batch_size
-        tensors = tuple(
-            dataclasses.replace(
-                tensor,
-                gap_s=tensor.gap_s * factor,
-                forward_s=None if tensor.forward_s is None else tensor.forward_s * factor,
-            )
-            for tensor in self.tensors
-        )
-        return dataclasses.replace(self, batch_size=batch_size, tensors=tensors, forward_s=self.forward_s * factor)
+        return dataclasses.replace(self._scaled(batch_size / self.batch_size), batch_size=batch_size)
 
     def with_gradient_dtype(self, dtype: str) -> "Workload":
         """Return the workload with gradients of another type; raises `InputError` for an unknown one."""
@@ -118,6 +111,10 @@ class Workload:
     def with_compute_s(self, compute_s: float) -> "Workload":
         """Return the workload with every compute time scaled so that one step takes `compute_s` seconds."""
         factor = compute_s / self.compute_s
+        return dataclasses.replace(self._scaled(factor), optimizer_s=self.optimizer_s * factor)
+
+    def _scaled(self, factor: float) -> "Workload":
+        """The workload with the times of forward and backward multiplied, the optimizer's as it was."""
         tensors = tuple(
             dataclasses.replace(
                 tensor,
@@ -126,6 +123,4 @@ class Workload:
             )
             for tensor in self.tensors
         )
-        return dataclasses.replace(
-            self, tensors=tensors, forward_s=self.forward_s * factor, optimizer_s=self.optimizer_s * factor
-        )
+        return dataclasses.replace(self, tensors=tensors, forward_s=self.forward_s * factor)

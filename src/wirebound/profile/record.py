@@ -24,6 +24,7 @@ from wirebound.profile.machine import machine_record
 from wirebound.profile.pacing import pacing_available
 from wirebound.profile.probe import load_warnings
 from wirebound.profile.schema import CollectiveTiming, require_writable, write_json
+from wirebound.units import BYTES_PER_S_PER_MBPS
 
 COLUMNS = ("rank_count", "rate_mbps", "bytes", "repetition", "seconds")
 
@@ -73,7 +74,7 @@ def record_allreduce(
             setting.sizes,
             repetitions=setting.repetitions,
             budget_s=6.0,
-            rate_Bps=None if setting.rate_mbps is None else setting.rate_mbps * 125_000,
+            rate_Bps=None if setting.rate_mbps is None else setting.rate_mbps * BYTES_PER_S_PER_MBPS,
             seed=seed,
         )
         warnings += [f"{name}: {warning}" for warning in allreduce_warnings(timings)]

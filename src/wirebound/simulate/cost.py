@@ -37,8 +37,8 @@ def message_cost(workload: Workload, cluster: Cluster, method: Method, *, includ
     links, then the node spreads the result. One node alone uses no network and no server. The compression ratio
     divides the bytes on every link. Vector additions are of whole, uncompressed vectors (Zhang et al. 2020): in a flat
     ring (N−1)·add(S/N), in a hierarchy (X−1)·add(S/X) inside the node and (Y−1)·add(S/(X·Y)) between nodes, each
-    accelerator adding its own shard. They are counted where the workload has them measured and the architecture is an
-    all-reduce; parameter servers add on other machines, which the workload's table says nothing about.
+    accelerator adding its own shard. They are counted where the workload has them measured. With parameter servers
+    only those inside the node are: the servers add on other machines, which the workload's table says nothing about.
 
     Raises `InputError` for an unknown collective.
     """
@@ -78,17 +78,15 @@ def _between_nodes(cluster: Cluster, method: Method, all_reduce: AllReduce) -> C
 
 
 def _additions(workload: Workload, cluster: Cluster, method: Method, all_reduce: AllReduce) -> Cost:
-    """Seconds of vector additions, for bytes before compression."""
+    """Seconds of the accelerators' vector additions, for bytes before compression."""
     nodes, per_node = cluster.nodes, cluster.accelerators_per_node
     table = sorted(workload.vector_add)
     table_bytes = tuple(size for size, _ in table)
     table_s = tuple(seconds for _, seconds in table)
 
     def seconds(size: float) -> float:
-        if method.architecture == "parameter-server":
-            return 0.0
-        additions = [(0, 0.0)] if per_node == 1 else ring_additions(size, per_node)
-        if nodes > 1:
+        additions = ring_additions(size, per_node) if per_node > 1 else []
+        if nodes > 1 and method.architecture == "all-reduce":
             additions += all_reduce.additions(size / per_node, nodes)
         return sum(count * vector_add(piece, table_bytes, table_s) for count, piece in additions if count)
 

@@ -8,7 +8,8 @@ from typing import Literal
 
 from wirebound.errors import InputError, unknown_name
 from wirebound.model import Cluster, Link, Method, Workload
-from wirebound.simulate.step import simulate_step
+from wirebound.simulate.step import accumulated_compute_s, simulate_step
+from wirebound.units import BYTES_PER_S_PER_GBPS
 
 Quantity = Literal["bandwidth", "compression", "gpus", "batch"]
 
@@ -20,7 +21,6 @@ SEARCH_LIMIT = 1_048_576
 #: Dividing the bytes by this much leaves nothing of them.
 COMPRESSION_LIMIT = 1e12
 
-_BYTES_PER_GBIT = 125e6
 _SCAN_FACTOR = 2 ** (1 / 8)
 _PRECISION = 1e-12
 
@@ -127,7 +127,7 @@ def solve_need(
         return Need(None, UNITS[solve], best.scaling_factor(), reachable=False, limited_by=_limit(best))
     whole_nodes = SEARCH_LIMIT // cluster.accelerators_per_node * cluster.accelerators_per_node
     return Need(
-        value=value / _BYTES_PER_GBIT if solve == "bandwidth" else value,
+        value=value / BYTES_PER_S_PER_GBPS if solve == "bandwidth" else value,
         unit=UNITS[solve],
         scaling_factor=job.with_value(solve, value or math.inf).scaling_factor(),
         reachable=True,
@@ -146,11 +146,6 @@ def _smallest_bandwidth(reaches: Callable[[float], bool], job: _Job, target: flo
     allowed_s = accumulated_compute_s(job.workload, job.accumulation) / target
     lowest = step.node_wire_bytes / job.cluster.inter.utilization / allowed_s / 2
     return _smallest(reaches, lowest, lowest * COMPRESSION_LIMIT)
-
-
-def accumulated_compute_s(workload: Workload, accumulation: int) -> float:
-    """Seconds of compute in a step that runs forward and backward `accumulation` times."""
-    return workload.compute_s + (accumulation - 1) * (workload.forward_s + workload.backward_s)
 
 
 def _smallest(reaches: Callable[[float], bool], low: float, limit: float) -> float | None:

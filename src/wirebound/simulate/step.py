@@ -14,6 +14,17 @@ from wirebound.simulate.messages import PlannedMessage, planned_messages
 from wirebound.simulate.priority import next_backward_s, priority_transfers
 
 
+def earlier_passes_s(workload: Workload, accumulation: int) -> float:
+    """Seconds of the passes before the last of `accumulation`: forward and backward, and nothing else."""
+    return (accumulation - 1) * (workload.forward_s + workload.backward_s)
+
+
+def accumulated_compute_s(workload: Workload, accumulation: int) -> float:
+    """Seconds of compute in a step that runs forward and backward `accumulation` times, then the optimizer."""
+    earlier_s = earlier_passes_s(workload, accumulation)
+    return earlier_s + workload.forward_s + workload.backward_s + workload.optimizer_s
+
+
 def fifo_transfers(planned: Sequence[PlannedMessage], cost: Cost) -> list[Message]:
     """Send messages in the order in which they become ready, one at a time; times since backward began.
 
@@ -54,9 +65,8 @@ def simulate_step(
     if accumulation < 1:
         raise InputError(f"accumulation {accumulation} must be at least 1")
     forward_s, backward_s, optimizer_s = workload.forward_s, workload.backward_s, workload.optimizer_s
-    # Only the last pass of an accumulation communicates; those before it are compute and nothing else.
-    earlier_s = (accumulation - 1) * (forward_s + backward_s)
-    compute_s = earlier_s + forward_s + backward_s + optimizer_s
+    earlier_s = earlier_passes_s(workload, accumulation)
+    compute_s = accumulated_compute_s(workload, accumulation)
     if cluster.workers == 1:
         return Step(compute_s, compute_s, 0.0, 0.0, 0.0, 0.0, 0.0, ())
 

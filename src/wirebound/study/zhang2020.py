@@ -13,12 +13,12 @@ from typing import NamedTuple
 from wirebound.model import Cluster, Link, method_named
 from wirebound.model.library import builtin_workload, read_published
 from wirebound.simulate.step import simulate_step
+from wirebound.units import BYTES_PER_S_PER_GBPS
 
 MODELS = ("resnet50", "resnet101", "vgg16")
 WORKERS = (16, 32, 64)
 LINK_GBPS = (100, 40, 25, 10, 1)
 COMPRESSION = (1, 2, 5, 10, 50, 100)
-_BYTES_PER_S_PER_GBPS = 125_000_000
 
 
 class WhatIf(NamedTuple):
@@ -36,7 +36,7 @@ def scaling_factor(model: str, workers: int, link_gbps: float, compression: floa
 
     Raises `InputError` for an unknown workload, a bandwidth that is not positive or a ratio below 1.
     """
-    cluster = Cluster(nodes=workers, inter=Link(bandwidth=link_gbps * _BYTES_PER_S_PER_GBPS))
+    cluster = Cluster(nodes=workers, inter=Link(bandwidth=link_gbps * BYTES_PER_S_PER_GBPS))
     method = method_named("horovod", compression=float(compression))
     return simulate_step(builtin_workload(model), cluster, method).scaling_factor
 
@@ -67,7 +67,7 @@ def exact_scaling_factor(model: str, workers: int, link_gbps: int, compression: 
     additions = [
         (int(row["vector_bytes"]), Fraction(row["add_us"])) for row in read_published("zhang2020_vector_add.csv")
     ]
-    us_per_byte = Fraction(2 * (workers - 1) * 10**6, workers * link_gbps * _BYTES_PER_S_PER_GBPS * compression)
+    us_per_byte = Fraction(2 * (workers - 1) * 10**6, workers * link_gbps * BYTES_PER_S_PER_GBPS * compression)
     clock = since_emit = network_free = Fraction(0)
     gathered = 0
     for position, (size, gap) in enumerate(gradients, start=1):
