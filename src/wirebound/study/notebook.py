@@ -7,6 +7,7 @@ writes to ``runs/by-hand`` and reads what it needs from there or else from the l
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,6 +163,14 @@ def say(text: str) -> None:
     from IPython.display import Markdown, display
 
     display(Markdown(text))  # type: ignore[no-untyped-call]
+
+
+def say_warnings(what: str, warnings: Sequence[str]) -> None:
+    """Show what a measurement warns of, one line each, or that it warns of nothing."""
+    if warnings:
+        say(f"Warnings of {what}:\n\n" + "\n".join(f"- {warning}" for warning in warnings))
+    else:
+        say(f"Nothing disturbed {what}.")
 
 
 def _display_html(text: str) -> None:
