@@ -44,7 +44,7 @@ format: $(READY)
 	$(BIN)/python -m wirebound.study.check_notebooks --fix
 
 jupyter: $(READY)
-	$(BIN)/jupyter lab --notebook-dir=. notebooks
+	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks $(JUPYTER_FLAGS)
 
 # Maintainers: pin what a fresh environment gets now. Local version suffixes such as +cpu are dropped.
 lock:

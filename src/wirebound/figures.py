@@ -90,10 +90,7 @@ WIDTH_INCHES = 7.4
 
 def new_figure(columns: int = 1, rows: int = 1, *, height: float = 3.4, **options: Any) -> tuple["Figure", Any]:
     """Return a figure of the book's width and its axes; `height` in inches per row, `options` go to `subplots`."""
-    import matplotlib
     import seaborn as sns
-
-    matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
     sns.set_theme(

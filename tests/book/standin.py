@@ -88,7 +88,7 @@ def write_run(project: Project, chapters: list[str], name: str = "quick") -> Pat
         (folder / "curve.csv").write_text("bandwidth_gbps,scaling_factor\n1,0.2\n", encoding="utf-8")
         (folder / "curve.svg").write_text(SVG, encoding="utf-8")
     for document in ("results", "live", "manifest"):
-        (run / f"{document}.json").write_text(json.dumps({"results": {}}), encoding="utf-8")
+        (run / f"{document}.json").write_text(json.dumps({"results": {}, "files": {}}), encoding="utf-8")
     return run
 
 

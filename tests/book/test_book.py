@@ -108,7 +108,7 @@ def _last_good_book(project: Project) -> Path:
 
 
 def test_missing_run_is_named(small: Project) -> None:
-    with pytest.raises(InputError, match="there is no run 'full': run `wirebound run --name full` first"):
+    with pytest.raises(InputError, match=r"no run 'full' \(there are quick\): execute `wirebound run --full` first"):
         build_book(small, "full")
 
 
@@ -333,3 +333,27 @@ def test_run_documents_that_are_missing_are_empty(small: Project, tmp_path: Path
     book_sources.stage_sources(small, small.runs / "quick", tmp_path / "source")
     served = tmp_path / "source" / "_served" / "downloads" / "live.json"
     assert json.loads(served.read_text(encoding="utf-8")) == {}
+
+
+@pytest.mark.parametrize("name", ["..", "../quick", "quick/../quick", "", ".work"])
+def test_a_run_is_named_not_addressed(small: Project, name: str):
+    with pytest.raises(InputError, match="run name"):
+        build_book(small, name)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        ("{", "manifest.json is damaged"),
+        ("[]", "manifest.json is damaged"),
+        ('{"files": {"results.json": "0"}}', "results.json is missing or was changed"),
+        ('{"files": {"notebooks/none.ipynb": "0"}}', "none.ipynb is missing or was changed"),
+    ],
+)
+def test_a_damaged_run_is_not_published(small: Project, manifest: str, message: str):
+    path = small.runs / "quick" / "manifest.json"
+    before = path.read_text(encoding="utf-8")
+    path.write_text(manifest, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        build_book(small, "quick")
+    path.write_text(before, encoding="utf-8")

@@ -27,7 +27,7 @@ ANALYSE = next(chapter for chapter in CHAPTERS if chapter.name == "analyse")
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("raise ValueError('first line\\nsecond line')", ["failed in cell 3", "ValueError: first line"]),
+        ("raise ValueError('first line\\nsecond line')", ["failed in cell 3 (code cell 2)", "ValueError: first line"]),
         ("import os\nos._exit(9)", ["failed in cell 3", "its Python process died"]),
         ("pass", ["did not write artifacts/analyse/results.json"]),
         (

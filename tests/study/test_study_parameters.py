@@ -321,3 +321,10 @@ def test_wrong_run_names(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="run name"):
         make_request(Study(Project(tmp_path), TWO), name=name)
     assert check_run_name("lab-1.b_C") == "lab-1.b_C"
+
+
+def test_a_list_holds_each_value_once():
+    parameter = Parameter("counts", "integer", [2, 4], "numbers", many=True)
+    with pytest.raises(InputError, match="'counts': 2 is there twice"):
+        parameter.convert("[2, 4, 02]")
+    assert parameter.convert("[2, 3]") == [2, 3]

@@ -111,6 +111,8 @@ def _run(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("wirebound: interrupted", file=sys.stderr)
         return 130
+    if code == 130:  # what typer makes of Ctrl-C
+        print("wirebound: interrupted", file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 

@@ -27,10 +27,15 @@ def build(
     import time
 
     from wirebound.study.book import ensure_book
+    from wirebound.study.inputs import read_json
     from wirebound.study.project import find_project
 
     start = time.perf_counter()
-    book = ensure_book(find_project(), name, force=force)
+    project = find_project()
+    book = ensure_book(project, name, force=force)
+    stale = read_json(project.runs / name / "manifest.json").get("stale")
+    if stale:
+        note(f"chapters of this run that are not up to date: {', '.join(stale)}")
     seconds = time.perf_counter() - start
     note(f"built in {seconds:.0f} s" if book.rebuilt else "nothing changed: the book is up to date")
     if as_json:

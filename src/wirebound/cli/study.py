@@ -106,11 +106,15 @@ def status(name: NameOption = None, full: FullFlag = False, as_json: JsonFlag = 
     """
     from wirebound.study.inputs import Study, make_request, read_request
     from wirebound.study.project import find_project
+    from wirebound.study.run_folder import published_run
     from wirebound.study.status import chapter_states
 
     study = Study(find_project())
     chosen = name or ("full" if full else "quick")
-    request = read_request(study, chosen) or make_request(study, name=chosen, full=full)
+    request = read_request(study, chosen)
+    if request is None and name is not None:
+        published_run(study.project, name)  # says which runs there are
+    request = request or make_request(study, name=chosen, full=full)
     states = chapter_states(study, request)
     if as_json:
         rows = [{"chapter": s.chapter, "state": s.state, "reasons": list(s.reasons)} for s in states]

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import wirebound
-from wirebound.errors import InputError, WireboundError
+from wirebound.errors import WireboundError
 from wirebound.study.book_sources import stage_sources
 from wirebound.study.gate import Finding, check_site
 from wirebound.study.project import Project
+from wirebound.study.run_folder import check_intact, published_run
 
 #: The digest of what a book was built from lies in its folder, so that both are swapped in by the same rename.
 DIGEST_FILE = ".digest"
@@ -50,10 +51,8 @@ def build_book(project: Project, run_name: str, *, output: Path | None = None, f
 def ensure_book(project: Project, run_name: str, *, output: Path | None = None, force: bool = False) -> BuiltBook:
     """Do what `build_book` does, and say whether the book had to be built."""
     output = output or project.book / "_build" / "html"
-    run = project.runs / run_name
-    if not (run / "notebooks").is_dir():
-        option = "" if run_name == "quick" else f" --name {run_name}"
-        raise InputError(f"there is no run {run_name!r}: run `wirebound run{option}` first")
+    run = published_run(project, run_name)
+    check_intact(run)
     _restore(output)
     digest = _digest(project, run)
     if not force and _read_digest(output) == digest:

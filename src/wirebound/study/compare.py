@@ -99,7 +99,7 @@ def _load(project: Project, name: str) -> tuple[dict[str, dict[str, Any]], dict[
     results, manifest = read_json(folder / RESULTS), read_json(folder / MANIFEST)
     try:
         rows = {key: dict(row) for key, row in results["results"].items() if "value" in row}
-        return rows, dict(manifest)
+        return rows, dict(manifest.items())
     except (TypeError, KeyError, AttributeError, ValueError):
         raise InputError(f"run {name!r}: {RESULTS} or {MANIFEST} is missing or damaged: execute it again") from None
 

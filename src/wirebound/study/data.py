@@ -38,11 +38,15 @@ def load_table(name: str, folder: Traversable | None = None) -> pd.DataFrame:
     with folder.joinpath(resource["path"]).open(encoding="utf-8") as file:
         try:
             text = pd.read_csv(file, dtype="str", keep_default_na=False, na_values=[""], skip_blank_lines=False)
-        except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
             raise InputError(f"{resource['path']}: not a table of comma-separated values: {error}") from error
     expected = [field["name"] for field in fields]
     if list(text.columns) != expected:
         raise InputError(f"{resource['path']}: its columns are {list(text.columns)}, not {expected}")
+    if len(text) != resource["rows"]:
+        raise InputError(
+            f"{resource['path']}: it has {len(text)} rows, but its description says {resource['rows']}: is it cut off?"
+        )
     for field in fields:
         if field["type"] == "boolean":
             meaning = dict.fromkeys(field["trueValues"], True) | dict.fromkeys(field["falseValues"], False)

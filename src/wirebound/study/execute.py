@@ -39,13 +39,16 @@ _INJECTED = "injected-parameters"
 
 
 class NotebookError(WireboundError):
-    """A notebook stopped in a cell: `cell` counts its cells from 1, None when no cell had begun."""
+    """A notebook stopped in a cell.
 
-    def __init__(self, chapter: str, cell: int | None, problem: str) -> None:
+    `cell` is its number among all cells and its number among the code cells, both from 1; None when none had begun.
+    """
+
+    def __init__(self, chapter: str, cell: tuple[int, int] | None, problem: str) -> None:
         self.chapter = chapter
         self.cell = cell
         self.problem = problem
-        where = f" in cell {cell}" if cell is not None else ""
+        where = f" in cell {cell[0]} (code cell {cell[1]})" if cell is not None else ""
         super().__init__(f"chapter {chapter} failed{where}: {problem}")
 
 
@@ -55,7 +58,7 @@ class _OwnKernelManager(AsyncKernelManager):
     @property
     def kernel_spec(self) -> KernelSpec:
         return KernelSpec(
-            argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"],
+            argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=CRITICAL"],
             display_name="Python 3",
             language="python",
             env=child_environment() | {"IPYTHONDIR": str(Path.cwd() / ".ipython")},  # no one's own start-up files
@@ -124,14 +127,17 @@ def _read_source(path: Path) -> dict[str, Any]:
     return notebook | {"metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
-def _cell_number(source: Mapping[str, Any], output: Path) -> int | None:
-    """Return the number, from 1, of the source's cell at which an execution stopped: the last one that began."""
+def _cell_number(source: Mapping[str, Any], output: Path) -> tuple[int, int] | None:
+    """Return the numbers, see `NotebookError`, of the source's cell at which an execution stopped."""
     begun = [
         cell["id"]
         for cell in (read_json(output) or {"cells": []})["cells"]
         if cell["cell_type"] == "code" and cell["metadata"].get("papermill", {}).get("start_time")
     ]
-    numbers = {cell["id"]: number for number, cell in enumerate(source["cells"], start=1)}
+    numbers, code_cells = {}, 0
+    for number, cell in enumerate(source["cells"], start=1):
+        code_cells += cell["cell_type"] == "code"
+        numbers[cell["id"]] = (number, code_cells)
     return numbers.get(begun[-1]) if begun else None
 
 

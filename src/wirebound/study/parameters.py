@@ -95,7 +95,11 @@ class Parameter:
             raise self._error(f"{value!r} is not a list")
         if not items:
             raise self._error("the list is empty")
-        return [self._convert_one(item) for item in items]
+        values = [self._convert_one(item) for item in items]
+        for position, value in enumerate(values):
+            if value in values[:position]:
+                raise self._error(f"{value} is there twice")
+        return values
 
     def describe(self) -> str:
         """Say what the parameter allows, such as ``a whole number from 1 to 1024``."""

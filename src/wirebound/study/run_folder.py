@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from wirebound.errors import InputError, WireboundError
-from wirebound.study.inputs import check_run_name, work_folder
+from wirebound.study.fingerprint import digest_file
+from wirebound.study.inputs import check_run_name, read_json, work_folder
 from wirebound.study.project import Project
 
 _AT_FDCWD = -100
@@ -84,6 +85,18 @@ def recover(project: Project, name: str) -> None:
     if old.is_dir() and not target.exists():
         os.rename(old, target)
     shutil.rmtree(swap_folder(project, name), ignore_errors=True)
+
+
+def check_intact(folder: Path) -> None:
+    """Raise `InputError` unless a published run has the files of its manifest, unchanged."""
+    manifest = read_json(folder / "manifest.json")
+    files = manifest.get("files") if isinstance(manifest, dict) else None
+    if not isinstance(files, dict):
+        raise InputError(f"run {folder.name!r}: manifest.json is damaged: execute the run again")
+    for name, digest in files.items():
+        path = folder / name
+        if not path.is_file() or digest_file(path) != digest:
+            raise InputError(f"run {folder.name!r}: {name} is missing or was changed: execute the run again")
 
 
 def published_run(project: Project, name: str) -> Path:
