@@ -8,6 +8,7 @@ import typer
 
 from wirebound.cli.output import JsonFlag, note, print_json
 from wirebound.errors import InputError
+from wirebound.files import require_writable
 from wirebound.units import format_bandwidth, format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def profile(
     Example: wirebound profile --out PROFILE.json
     """
     from wirebound.profile.probe import run_probe
-    from wirebound.profile.schema import profile_document, require_writable, save_profile
+    from wirebound.profile.schema import profile_document, save_profile
 
     if out is None and not json_output:
         raise InputError("nothing to write: name a file with --out PROFILE.json, or print with --json")
@@ -75,7 +76,7 @@ def fit(
     Example: wirebound fit times.csv --collective ring-allreduce --ranks 4 --json
     """
     from wirebound.fit.communication import fit_communication, link_parameters
-    from wirebound.profile.schema import require_writable, write_json
+    from wirebound.profile.schema import write_json
 
     if out is not None:
         require_writable(out)

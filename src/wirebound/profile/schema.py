@@ -7,7 +7,6 @@ may add some without a new version.
 
 import dataclasses
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -248,16 +247,6 @@ def save_profile(profile: Profile, path: Path | str) -> None:
     document = profile_document(profile)
     profile_from_document(document, where=f"profile {profile.name!r}")
     write_json(document, path)
-
-
-def require_writable(path: Path) -> None:
-    """Raise `InputError` when `path` cannot become a file: worth asking before a long measurement."""
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder: name a file to write")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: its folder {path.parent} does not exist: create it first")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path}: its folder {path.parent} cannot be written to: choose another")
 
 
 def write_json(document: Mapping[str, Any], path: Path | str) -> None:
