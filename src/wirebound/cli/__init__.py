@@ -12,6 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 import wirebound
+from wirebound.cli.output import printable
 from wirebound.errors import InputError, WireboundError
 
 app = typer.Typer(
@@ -56,7 +57,7 @@ _NAMED_WRONGLY = (FileNotFoundError, IsADirectoryError, NotADirectoryError, Perm
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return printable(" ".join(str(error).split()))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -86,7 +87,7 @@ def _run(arguments: list[str] | None) -> int:
         if message:
             context = getattr(error, "ctx", None)
             command = context.command_path if context is not None else "wirebound"
-            print(f"wirebound: error: {' '.join(message.split())} (see '{command} --help')", file=sys.stderr)
+            print(f"wirebound: error: {printable(' '.join(message.split()))} (see '{command} --help')", file=sys.stderr)
         return int(getattr(error, "exit_code", 2))
     except InputError as error:
         print(f"wirebound: error: {_one_line(error)}", file=sys.stderr)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from wirebound.cli import job_options as options
-from wirebound.cli.output import JsonFlag, note, print_json
+from wirebound.cli.output import JsonFlag, note, print_json, printable
 from wirebound.errors import InputError
 from wirebound.model import Cluster, Step, Workload
 from wirebound.model.cluster import FREE_LINK
@@ -164,7 +164,7 @@ def messages(
     typer.echo(f"{_job_line(job)}: {len(rows)} messages")
     for index, row in enumerate(rows):
         first, last = row["tensors"][0], row["tensors"][-1]
-        span = first if first == last else f"{first} … {last}"
+        span = printable(first if first == last else f"{first} … {last}")
         sent = f"  sent {format_duration(row['start_s'])}–{format_duration(row['end_s'])}" if "start_s" in row else ""
         typer.echo(
             f"  {index:4}  {row['bytes']:>12,} B  ready {format_duration(row['ready_s'])}{sent}"
@@ -335,7 +335,8 @@ def _job_line(job: options.Job, leave_out: str = "") -> str:
     """One line that says which job this is, without the quantity that is solved for."""
     workload, cluster = job.workload, job.cluster
     parts = [
-        f"{workload.name} ({len(workload.tensors)} tensors, {format_bytes(workload.size)} {workload.gradient_dtype})"
+        f"{printable(workload.name)} ({len(workload.tensors)} tensors, {format_bytes(workload.size)}"
+        f" {workload.gradient_dtype})"
     ]
     if leave_out != "batch":
         parts.append(f"batch {workload.batch_size} per GPU")
@@ -353,4 +354,4 @@ def _job_line(job: options.Job, leave_out: str = "") -> str:
 
 
 def _echo_assumptions(job: options.Job) -> None:
-    typer.echo(f"  assumed         {'; '.join(job.assumptions)}")
+    typer.echo(f"  assumed         {printable('; '.join(job.assumptions))}")
