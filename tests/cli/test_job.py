@@ -12,6 +12,8 @@ from wirebound.model.library import builtin_names, builtin_workload
 from wirebound.profile.schema import Profile, TensorProfile, save_profile
 from wirebound.simulate.step import simulate_step
 
+FIT = {"schema": "wirebound-fit", "version": 1, "collective": "ring-allreduce", "ranks": 4, "flags": [], "verdict": ""}
+FIT |= {"link_latency_s": 2e-5, "link_bandwidth_Bps": 1.25e9}
 JOB = ["--workload", "resnet50", "--gpus", "64", "--bandwidth", "10 Gbps", "--method", "wfbp-a2a"]
 
 
@@ -199,31 +201,54 @@ def test_a_profile_is_a_workload(document, profile_file):
 
 def test_a_fit_is_a_network(document, tmp_path):
     fit = tmp_path / "fit.json"
-    values = {"alpha_s": 1.0, "beta_s_per_byte": 1.0, "link_latency_s": 2e-5, "link_bandwidth_Bps": 1.25e9}
-    fit.write_text(json.dumps(values), encoding="utf-8")
+    fit.write_text(json.dumps(FIT), encoding="utf-8-sig")
     job = ["--workload", "resnet50", "--gpus", "8", "--method", "ddp"]
     by_fit = document("predict", *job, "--network", str(fit))
     by_hand = document("predict", *job, "--bandwidth", "10 Gbps", "--latency", "20 us")
     assert by_fit["iteration_s"] == by_hand["iteration_s"]
+    assert not any("doubt" in phrase for phrase in by_fit["assumptions"])
+
+
+@pytest.mark.parametrize("command", [["predict"], ["need", "--target", "0.5", "--solve", "compression"]])
+def test_the_doubts_of_a_fit_are_an_assumption(document, tmp_path, command):
+    fit = tmp_path / "fit.json"
+    fit.write_text(json.dumps(FIT | {"flags": ["jump"], "verdict": "64 KiB takes 3×"}), encoding="utf-8")
+    job = ["--workload", "resnet50", "--gpus", "8", "--method", "ddp", "--network", str(fit)]
+    assert "the fitted network is in doubt (64 KiB takes 3×)" in document(*command, *job)["assumptions"]
+
+
+def test_the_bandwidth_that_is_solved_for_was_not_given_by_a_fit(wirebound, tmp_path):
+    fit = tmp_path / "fit.json"
+    fit.write_text(json.dumps(FIT), encoding="utf-8")
+    job = ["--workload", "vgg16", "--gpus", "8", "--method", "ddp", "--network", str(fit)]
+    code, _, err = wirebound("need", *job, "--target", "0.5", "--solve", "bandwidth")
+    assert (code, err) == (0, "bandwidth is what is solved for: of --network only the latency is used\n")
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("changes", "complaint"),
     [
-        (
-            '{"alpha_s": 1, "beta_s_per_byte": 1}',
-            "has no link_bandwidth_Bps: fit it again with --collective and --ranks",
-        ),
-        ('{"link_bandwidth_Bps": 1e9}', "has no link_latency_s"),
-        ('{"link_bandwidth_Bps": "fast", "link_latency_s": 0}', "link_bandwidth_Bps = 'fast' must be"),
-        ('{"link_bandwidth_Bps": -1, "link_latency_s": 0}', "must be a finite number, not negative"),
-        ("[]", "has no link_bandwidth_Bps"),
+        ({"link_bandwidth_Bps": None}, "has no link_bandwidth_Bps: fit it again with --collective and --ranks"),
+        ({"link_latency_s": None}, "has no link_latency_s"),
+        ({"link_bandwidth_Bps": "fast"}, "link_bandwidth_Bps = 'fast' must be"),
+        ({"link_bandwidth_Bps": -1}, "must be between 0 and 1e+18"),
+        ({"link_bandwidth_Bps": 0}, "must be greater than 0"),
+        ({"link_bandwidth_Bps": 10**400}, "must be between 0 and 1e+18"),
+        ({"link_bandwidth_Bps": float("nan")}, "must be between 0 and 1e+18"),
+        ({"link_latency_s": 1e300}, "must be between 0 and 1e+09"),
+        ({"schema": "wirebound-profile"}, "this is a profile: run 'wirebound fit' on it"),
+        ({"schema": ["x"]}, "is not a fit"),
+        ({"version": 2}, "has fit version 2: this program reads version 1"),
+        ({"collective": "carrier-pigeon"}, "the collective 'carrier-pigeon': known are ring-allreduce"),
+        ({"collective": []}, "known are ring-allreduce"),
+        ({"flags": "x"}, "damaged"),
+        ("[]", "is not a fit"),
         ("{", "is not JSON"),
     ],
 )
-def test_a_bad_fit_is_named(wirebound, tmp_path, content, complaint):
+def test_a_bad_fit_is_named(wirebound, tmp_path, changes, complaint):
     fit = tmp_path / "fit.json"
-    fit.write_text(content, encoding="utf-8")
+    fit.write_text(changes if isinstance(changes, str) else json.dumps(FIT | changes), encoding="utf-8")
     code, out, err = wirebound(
         "predict", "--workload", "vgg16", "--gpus", "2", "--method", "ddp", "--network", str(fit)
     )

@@ -218,7 +218,9 @@ def need(
         include_vector_add=job.include_vector_add,
         accumulation=job.accumulation,
     )
-    ignored = {"bandwidth": bandwidth or network, "gpus": gpus, "batch": batch}.get(solve)
+    if solve == "bandwidth" and network is not None:
+        note("bandwidth is what is solved for: of --network only the latency is used")
+    ignored = {"bandwidth": bandwidth, "gpus": gpus, "batch": batch}.get(solve)
     if ignored is not None or (solve == "compression" and compression != 1):
         note(f"--{solve} is what is solved for: the value given is ignored")
     for line in job.notes:

@@ -1,6 +1,5 @@
 """What predict, messages and need share: their options, and how these become a workload, a cluster and a method."""
 
-import json
 import math
 import os
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from wirebound.errors import InputError
+from wirebound.fit.document import load_fitted_link
 from wirebound.model import Cluster, Link, Method, Workload, method_named
 from wirebound.model.cluster import FREE_LINK
 from wirebound.model.library import builtin_names, builtin_workload
@@ -169,7 +169,8 @@ def _network_link(options: JobOptions, *, needed: bool) -> Link:
     if options.network is not None:
         if options.bandwidth is not None:
             raise InputError("--bandwidth and --network both give the bandwidth: leave one of them out")
-        bandwidth, latency = _fitted_link(options.network)
+        fitted = load_fitted_link(options.network)
+        bandwidth, latency = fitted.bandwidth, fitted.latency_s
     elif options.bandwidth is not None:
         bandwidth = _parsed("--bandwidth", parse_bandwidth, options.bandwidth)
     elif needed:
@@ -188,28 +189,6 @@ def _intra_link(options: JobOptions) -> Link:
     if options.intra_latency is not None:
         latency = _parsed("--intra-latency", parse_duration, options.intra_latency)
     return Link(bandwidth, latency)
-
-
-def _fitted_link(path: Path) -> tuple[float, float]:
-    """Bandwidth and latency of one link from the file of `wirebound fit`."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such fit: make one with 'wirebound fit PROFILE.json --out {path.name}'") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: is not JSON: make a fit with 'wirebound fit PROFILE.json --out FIT.json'") from None
-    values = []
-    for key in ("link_bandwidth_Bps", "link_latency_s"):
-        value = document.get(key) if isinstance(document, dict) else None
-        if value is None:
-            raise InputError(
-                f"{path}: has no {key}: fit it again with --collective and --ranks, "
-                "so that the time of a whole operation is resolved into its links"
-            )
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-            raise InputError(f"{path}: {key} = {value!r} must be a finite number, not negative")
-        values.append(float(value))
-    return values[0], values[1]
 
 
 def _parsed(flag: str, parse: Callable[[str], float], text: str) -> float:
@@ -232,6 +211,9 @@ def _assumptions(job: Job, options: JobOptions) -> list[str]:
     if cluster is not None and cluster.nodes > 1:
         if cluster.inter.latency_s == 0:
             assumed.append("messages have no latency")
+        doubts = None if options.network is None else load_fitted_link(options.network).doubts
+        if doubts is not None:
+            assumed.append(f"the fitted network is in doubt ({doubts})")
         if cluster.inter.utilization == 1:
             assumed.append("the transport reaches the whole bandwidth")
         if cluster.accelerators_per_node > 1 and method.architecture == "all-reduce":

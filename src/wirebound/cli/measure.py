@@ -9,6 +9,7 @@ import typer
 from wirebound.cli.output import JsonFlag, note, print_json, printable
 from wirebound.errors import InputError
 from wirebound.files import require_writable
+from wirebound.fit.document import SCHEMA, VERSION
 from wirebound.units import format_bandwidth, format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -177,8 +178,8 @@ def _fit_document(
     fitted: "CommunicationFit", collective: str | None, ranks: int | None, link: "Link | None"
 ) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "schema": "wirebound-fit",
-        "version": 1,
+        "schema": SCHEMA,
+        "version": VERSION,
         "alpha_s": fitted.alpha_s,
         "beta_s_per_byte": fitted.beta_s_per_byte,
         "bandwidth_Bps": _finite(fitted.bandwidth_Bps),

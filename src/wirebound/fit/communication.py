@@ -6,7 +6,7 @@ time costs the same at 1 KiB and at 16 MiB and single outliers pull little.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,10 @@ from scipy.optimize import least_squares
 from scipy.special import ndtri, stdtrit
 
 from wirebound.errors import InputError
+from wirebound.fit.document import COLLECTIVE_COSTS
 from wirebound.fit.samples import LARGEST_BYTES, LONGEST_S, SHORTEST_S
 from wirebound.fit.verdict import SMALL_BELOW, assess
 from wirebound.model import Link
-from wirebound.simulate.collectives import ring_all_reduce
 
 Array = NDArray[np.float64]
 
@@ -129,19 +129,15 @@ def link_parameters(fit: CommunicationFit, collective: str, ranks: int) -> Link:
     bandwidth = (time of 1 byte at 1 B/s, no latency) ÷ β; a ring's is `simulate.collectives.ring_all_reduce`. Raises
     `InputError` for another collective, fewer than two ranks, or β = 0.
     """
-    if collective not in _COSTS:
-        raise InputError(f"collective {collective!r} cannot be turned into a link: use {', '.join(_COSTS)}")
+    if collective not in COLLECTIVE_COSTS:
+        raise InputError(f"collective {collective!r} cannot be turned into a link: use {', '.join(COLLECTIVE_COSTS)}")
     if ranks < 2:
         raise InputError(f"ranks = {ranks} must be at least 2: one rank uses no link")
     if fit.beta_s_per_byte == 0:
         raise InputError("the times do not grow with the size, so they tell no bandwidth: measure larger sizes too")
-    cost = _COSTS[collective]
+    cost = COLLECTIVE_COSTS[collective]
     latencies, bytes_on_the_wire = cost(0.0, ranks, 1.0, math.inf), cost(1.0, ranks, 0.0, 1.0)
     return Link(bandwidth=bytes_on_the_wire / fit.beta_s_per_byte, latency_s=fit.alpha_s / latencies)
-
-
-#: Measured collectives and their cost models: seconds from bytes, ranks, latency and bandwidth.
-_COSTS: dict[str, Callable[[float, int, float, float], float]] = {"ring-allreduce": ring_all_reduce}
 
 
 def _points(

@@ -127,9 +127,11 @@ def load_profile(path: Path | str) -> Profile:
     """Read a profile; raises `InputError` with one line that names the file and, by its JSON path, the bad field."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise InputError(f"{path}: no such profile: measure one with 'wirebound profile --out {path.name}'") from None
+        raise InputError(
+            f"{path}: no such profile, the file does not exist: measure one with 'wirebound profile --out PROFILE.json'"
+        ) from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder, not a profile") from None
     except UnicodeDecodeError:
@@ -162,7 +164,7 @@ def profile_from_document(document: object, *, where: str = "profile") -> Profil
         timing=fields.choice("timing", TIMINGS, default="measured"),
         forward_s=fields.number("forward_s"),
         optimizer_s=fields.number("optimizer_s"),
-        tensors=tuple(_tensor(item) for item in fields.objects("tensors")),
+        tensors=_tensors(fields.objects("tensors")),
         backward_samples_s=fields.numbers("backward_samples_s"),
         hook_overhead=_hook_overhead(fields.optional_object("hook_overhead")),
         collectives=tuple(_collective(item) for item in fields.objects("collectives")),
@@ -172,6 +174,20 @@ def profile_from_document(document: object, *, where: str = "profile") -> Profil
         ),
         warnings=fields.texts("warnings"),
     )
+
+
+def _tensors(items: list[Fields]) -> tuple[TensorProfile, ...]:
+    found: dict[int, Fields] = {}
+    tensors = []
+    for item in items:
+        tensor = _tensor(item)
+        first = found.setdefault(tensor.registration, item)
+        if first is not item:
+            raise InputError(
+                f"{item.where}: field {item.path}.registration is {tensor.registration}, which {first.path} has already"
+            )
+        tensors.append(tensor)
+    return tuple(tensors)
 
 
 def _tensor(fields: Fields) -> TensorProfile:
