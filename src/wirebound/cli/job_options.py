@@ -14,7 +14,9 @@ from wirebound.fit.document import load_fitted_link
 from wirebound.model import Cluster, Link, Method, Workload, method_named
 from wirebound.model.cluster import FREE_LINK
 from wirebound.model.library import builtin_names, builtin_workload
-from wirebound.model.method import MIB
+from wirebound.model.method import METHODS, MIB
+from wirebound.model.workload import GRADIENT_DTYPES
+from wirebound.simulate.need import BATCH_LIMIT
 from wirebound.units import format_duration, parse_bandwidth, parse_bytes, parse_duration
 
 
@@ -28,7 +30,9 @@ WorkloadName = Annotated[
 Gpus = Annotated[int | None, _option("--gpus", "Accelerators in all, one worker each.")]
 GpusPerNode = Annotated[int, _option("--gpus-per-node", "Accelerators that share a node's network link.")]
 Batch = Annotated[int | None, _option("--batch", "Samples per accelerator; compute time is scaled in proportion.")]
-GradientDtype = Annotated[str | None, _option("--gradient-dtype", "Type that gradients are sent in, such as fp16.")]
+GradientDtype = Annotated[
+    str | None, _option("--gradient-dtype", f"Type that gradients are sent in: {', '.join(GRADIENT_DTYPES)}.")
+]
 Accumulation = Annotated[int, _option("--accumulation", "Passes computed for each communication.")]
 NoVectorAdd = Annotated[bool, typer.Option("--no-vector-add", help="Leave the measured time of adding vectors out.")]
 Bandwidth = Annotated[
@@ -47,7 +51,9 @@ IntraBandwidth = Annotated[
 IntraLatency = Annotated[
     str | None, _option("--intra-latency", "Per message inside a node, such as '5 us'. [default: 0]")
 ]
-MethodName = Annotated[str, _option("--method", "How gradients are synchronized, such as wfbp-a2a.")]
+MethodName = Annotated[
+    str, _option("--method", f"How gradients are synchronized: {', '.join(METHODS)}.", metavar="NAME")
+]
 Compression = Annotated[float, _option("--compression", "Divides the bytes on the wire; encoding is free.")]
 BucketCap = Annotated[str | None, _option("--bucket-cap", "Bucket limit of ddp, such as '25 MiB'. [default: 25 MiB]")]
 FirstBucketCap = Annotated[
@@ -58,7 +64,7 @@ Colocated = Annotated[bool, typer.Option("--colocated", help="Servers share the 
 
 
 #: No whole number on the command line may exceed this.
-_LARGEST = 1_000_000_000
+_LARGEST = BATCH_LIMIT
 
 
 @dataclass(slots=True)
@@ -124,7 +130,9 @@ def read_job(options: JobOptions, *, network_needed: bool = True) -> Job:
 
 def _workload(options: JobOptions) -> Workload:
     name = options.workload
-    if name not in builtin_names() and (name.endswith(".json") or os.path.isfile(name)):
+    separators = tuple(filter(None, (os.sep, os.altsep)))
+    is_path = name.lower().endswith(".json") or any(mark in name for mark in separators) or os.path.exists(name)
+    if name not in builtin_names() and is_path:
         from wirebound.profile.schema import load_profile
 
         workload = load_profile(Path(name)).workload()
@@ -138,16 +146,25 @@ def _workload(options: JobOptions) -> Workload:
 
 
 def _method(options: JobOptions) -> Method:
+    if not (math.isfinite(options.compression) and options.compression >= 1):
+        raise InputError(f"--compression {options.compression} must be a finite ratio, at least 1")
     changes: dict[str, Any] = {"compression": options.compression, "colocated": options.colocated}
     if options.bucket_cap is not None:
-        changes["bucket_cap_bytes"] = _parsed("--bucket-cap", parse_bytes, options.bucket_cap)
+        changes["bucket_cap_bytes"] = _cap("--bucket-cap", options.bucket_cap)
     if options.first_bucket_cap is not None:
-        changes["first_bucket_bytes"] = _parsed("--first-bucket-cap", parse_bytes, options.first_bucket_cap)
+        changes["first_bucket_bytes"] = _cap("--first-bucket-cap", options.first_bucket_cap)
     if options.servers is not None:
         if options.colocated:
             raise InputError("--servers and --colocated exclude each other: colocated servers run on every node")
         changes["servers"] = options.servers
     return method_named(options.method, **changes)
+
+
+def _cap(flag: str, text: str) -> float:
+    size = _parsed(flag, parse_bytes, text)
+    if size == 0:
+        raise InputError(f"{flag} {text!r} must be greater than zero, such as '25 MiB'")
+    return size
 
 
 def _cluster(options: JobOptions, network_needed: bool) -> Cluster | None:
@@ -177,6 +194,8 @@ def _network_link(options: JobOptions, *, needed: bool) -> Link:
         raise InputError("the network's bandwidth is missing: give --bandwidth '10 Gbps', or --network FIT.json")
     if options.latency is not None:
         latency = _parsed("--latency", parse_duration, options.latency)
+    if not 0 < options.utilization <= 1:
+        raise InputError(f"--utilization {options.utilization} must be greater than 0 and at most 1")
     return Link(bandwidth, latency, options.utilization)
 
 
