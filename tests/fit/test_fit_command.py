@@ -185,11 +185,18 @@ def test_seeds_that_no_generator_takes(command, seed, tmp_path, capsys):
     assert f"--seed {seed} must be between 0 and 4294967295" in capsys.readouterr().err
 
 
-def test_steps_are_checked_before_anything_heavy_is_imported():
-    code = "import sys\nfrom wirebound.cli import main\ntry:\n    main(['profile', '--json', '--steps', '-1'])\n"
+@pytest.mark.parametrize(
+    ("option", "value", "bounds"),
+    [
+        ("--steps", "-1", "between 1 and 1,000,000"),
+        ("--batch", "9" * 20, "between 2, for batch normalization, and 65,536"),
+    ],
+)
+def test_the_probes_options_are_checked_before_anything_heavy_is_imported(option, value, bounds):
+    code = f"import sys\nfrom wirebound.cli import main\ntry:\n    main(['profile', '--json', '{option}', '{value}'])\n"
     code += "except SystemExit as end:\n    assert end.code == 2\nassert 'torch' not in sys.modules\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == "wirebound: error: --steps -1 must be between 1 and 1,000,000\n"
+    assert done.stderr == f"wirebound: error: {option} {value} must be {bounds}\n"
 
 
 def test_the_input_is_never_the_output(tmp_path, capsys):

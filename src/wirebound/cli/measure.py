@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: The seeds that every generator takes.
 _LARGEST_SEED = 2**32 - 1
 _MOST_STEPS = 1_000_000
+_LARGEST_BATCH = 65_536
 
 
 def register(app: typer.Typer) -> None:
@@ -45,6 +46,8 @@ def profile(
     _check_seed(seed)
     if not 1 <= steps <= _MOST_STEPS:
         raise InputError(f"--steps {steps} must be between 1 and {_MOST_STEPS:,}")
+    if not 2 <= batch <= _LARGEST_BATCH:
+        raise InputError(f"--batch {batch} must be between 2, for batch normalization, and {_LARGEST_BATCH:,}")
     if out is None and not json_output:
         raise InputError("nothing to write: name a file with --out PROFILE.json, or print with --json")
     if out is not None:
