@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from wirebound.errors import InputError
-from wirebound.fit.document import load_fitted_link
+from wirebound.fit.document import FittedLink, load_fitted_link
 from wirebound.model import Cluster, Link, Method, Workload, method_named
 from wirebound.model.cluster import FREE_LINK
 from wirebound.model.library import builtin_names, builtin_workload
@@ -121,9 +121,10 @@ def read_job(options: JobOptions, *, network_needed: bool = True) -> Job:
             raise InputError(f"{flag} {value} must be between 1 and {_LARGEST:,}")
     workload = _workload(options)
     method = _method(options)
-    cluster = _cluster(options, network_needed)
+    fitted = _fitted_link(options)
+    cluster = _cluster(options, network_needed, fitted)
     job = Job(workload, cluster, method, options.accumulation, not options.no_vector_add)
-    job.assumptions = _assumptions(job, options)
+    job.assumptions = _assumptions(job, options, None if fitted is None else fitted.doubts)
     job.notes = _without_effect(job, options)
     return job
 
@@ -167,7 +168,15 @@ def _cap(flag: str, text: str) -> float:
     return size
 
 
-def _cluster(options: JobOptions, network_needed: bool) -> Cluster | None:
+def _fitted_link(options: JobOptions) -> FittedLink | None:
+    if options.network is None:
+        return None
+    if options.bandwidth is not None:
+        raise InputError("--bandwidth and --network both give the bandwidth: leave one of them out")
+    return load_fitted_link(options.network)
+
+
+def _cluster(options: JobOptions, network_needed: bool, fitted: FittedLink | None) -> Cluster | None:
     gpus, per_node = options.gpus, options.gpus_per_node
     if gpus is None:
         return None
@@ -175,18 +184,15 @@ def _cluster(options: JobOptions, network_needed: bool) -> Cluster | None:
         raise InputError(f"--gpus {gpus} is not a multiple of --gpus-per-node {per_node}: nodes must be full")
     return Cluster(
         nodes=gpus // per_node,
-        inter=_network_link(options, needed=network_needed and gpus > per_node),
+        inter=_network_link(options, fitted, needed=network_needed and gpus > per_node),
         accelerators_per_node=per_node,
         intra=_intra_link(options),
     )
 
 
-def _network_link(options: JobOptions, *, needed: bool) -> Link:
+def _network_link(options: JobOptions, fitted: FittedLink | None, *, needed: bool) -> Link:
     bandwidth, latency = math.inf, 0.0
-    if options.network is not None:
-        if options.bandwidth is not None:
-            raise InputError("--bandwidth and --network both give the bandwidth: leave one of them out")
-        fitted = load_fitted_link(options.network)
+    if fitted is not None:
         bandwidth, latency = fitted.bandwidth, fitted.latency_s
     elif options.bandwidth is not None:
         bandwidth = _parsed("--bandwidth", parse_bandwidth, options.bandwidth)
@@ -217,7 +223,7 @@ def _parsed(flag: str, parse: Callable[[str], float], text: str) -> float:
         raise InputError(f"{flag}: {error}") from None
 
 
-def _assumptions(job: Job, options: JobOptions) -> list[str]:
+def _assumptions(job: Job, options: JobOptions, network_doubts: str | None) -> list[str]:
     """What the answer takes for granted, one phrase each."""
     workload, cluster, method = job.workload, job.cluster, job.method
     assumed = []
@@ -230,9 +236,8 @@ def _assumptions(job: Job, options: JobOptions) -> list[str]:
     if cluster is not None and cluster.nodes > 1:
         if cluster.inter.latency_s == 0:
             assumed.append("messages have no latency")
-        doubts = None if options.network is None else load_fitted_link(options.network).doubts
-        if doubts is not None:
-            assumed.append(f"the fitted network is in doubt ({doubts})")
+        if network_doubts is not None:
+            assumed.append(f"the fitted network is in doubt ({network_doubts})")
         if cluster.inter.utilization == 1:
             assumed.append("the transport reaches the whole bandwidth")
         if cluster.accelerators_per_node > 1 and method.architecture == "all-reduce":
