@@ -2,29 +2,81 @@
 
 import json
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from wirebound.errors import InputError
+from wirebound.errors import InputError, WireboundError
+
+#: Here a path names an open stream of this process, also where that leads to a file: it is written to, never replaced.
+_STREAM_FOLDERS = ("/dev", "/dev/fd", "/proc/self/fd")
+
+
+def require_writable(path: Path) -> Path:
+    """Return the file that writing to `path` would change: where a link leads to, else `path` itself.
+
+    Worth asking before a long measurement. Raises `InputError`, in one line that names `path`, when it is a folder, its
+    folder does not exist or cannot be written to, or the file that is there is write-protected.
+    """
+    if os.path.isdir(path):  # also the empty path, which pathlib takes for the current folder
+        raise InputError(f"{path} is a folder: name a file to write")
+    if _is_stream(path):
+        return path
+    target = Path(os.path.realpath(path)) if os.path.islink(path) else path
+    if os.path.islink(target):
+        raise InputError(f"{path} is a link that leads to itself: choose another")
+    if not os.path.isdir(target.parent):
+        raise InputError(f"{path}: its folder {target.parent} does not exist: create it first")
+    if os.path.exists(target) and not os.access(target, os.W_OK):
+        raise InputError(f"{path} is write-protected: make it writable, or choose another")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise InputError(f"{path}: its folder {target.parent} cannot be written to: choose another")
+    return target
 
 
 def write_text(path: Path, text: str) -> None:
     """Write `text` as UTF-8 with ``\\n`` line ends; an older file is replaced only once the new one is whole.
 
-    Raises `InputError` when `path` is a folder or its folder does not exist.
+    The new file has the older one's mode. A link stays one: the file that it leads to is replaced. A pipe or a device
+    is written to. Raises `InputError` as `require_writable` does, and for text that UTF-8 does not have (half of a
+    surrogate pair); `WireboundError` when writing fails, as on a full disk.
     """
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: name a file to write")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist: create it first")
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    target = require_writable(path)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        content = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{path}: cannot be written: character {error.object[error.start]!r} is no text") from None
+    try:
+        if _is_stream(path):
+            path.write_bytes(content)
+        else:
+            _replace(target, content)
+    except BrokenPipeError:  # whoever reads the pipe has seen enough
+        raise
+    except OSError as error:
+        raise WireboundError(f"{path} could not be written: {error.strerror}; what was there is unchanged") from None
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether `path` is there and is no regular file, or stands for an open stream."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) or str(path.parent) in _STREAM_FOLDERS
+
+
+def _replace(target: Path, content: bytes) -> None:
+    mode = stat.S_IMODE(target.stat().st_mode) if os.path.exists(target) else 0o644
+    # The start of the name only, for a long name with an ending would be too long.
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         # mkstemp makes files that only their owner can read.
-        Path(temporary).chmod(0o644)
-        os.replace(temporary, path)
+        Path(temporary).chmod(mode)
+        os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

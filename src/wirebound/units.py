@@ -32,14 +32,14 @@ _BANDWIDTHS = (
     | {f"{unit}/s": factor for unit, factor in _SIZES.items()}
 )
 _DURATIONS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9, "min": 60.0}
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµμ/]*)\s*")
+_QUANTITY = re.compile(r" *([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?) *([A-Za-zµμ/]*) *")
 
 
 def _parse(text: str, units: dict[str, float], kind: str, example: str, shown: str) -> float:
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise InputError(f"{text!r} is not a {kind}: write a number and a unit, such as {example!r}")
-    number, unit = float(match[1].replace("_", "")), match[2]
+    number, unit = float(match[1]), match[2]
     if unit not in units:
         if number == 0 and not unit:
             return 0.0

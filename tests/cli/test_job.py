@@ -7,11 +7,14 @@ import sys
 import pytest
 
 from wirebound.cli import main
-from wirebound.model import Cluster, Link, method_named
+from wirebound.model import METHODS, Cluster, Link, method_named
 from wirebound.model.library import builtin_names, builtin_workload
+from wirebound.model.workload import GRADIENT_DTYPES
 from wirebound.profile.schema import Profile, TensorProfile, save_profile
 from wirebound.simulate.step import simulate_step
 
+FIT = {"schema": "wirebound-fit", "version": 1, "collective": "ring-allreduce", "ranks": 4, "flags": [], "verdict": ""}
+FIT |= {"link_latency_s": 2e-5, "link_bandwidth_Bps": 1.25e9}
 JOB = ["--workload", "resnet50", "--gpus", "64", "--bandwidth", "10 Gbps", "--method", "wfbp-a2a"]
 
 
@@ -199,31 +202,54 @@ def test_a_profile_is_a_workload(document, profile_file):
 
 def test_a_fit_is_a_network(document, tmp_path):
     fit = tmp_path / "fit.json"
-    values = {"alpha_s": 1.0, "beta_s_per_byte": 1.0, "link_latency_s": 2e-5, "link_bandwidth_Bps": 1.25e9}
-    fit.write_text(json.dumps(values), encoding="utf-8")
+    fit.write_text(json.dumps(FIT), encoding="utf-8-sig")
     job = ["--workload", "resnet50", "--gpus", "8", "--method", "ddp"]
     by_fit = document("predict", *job, "--network", str(fit))
     by_hand = document("predict", *job, "--bandwidth", "10 Gbps", "--latency", "20 us")
     assert by_fit["iteration_s"] == by_hand["iteration_s"]
+    assert not any("doubt" in phrase for phrase in by_fit["assumptions"])
+
+
+@pytest.mark.parametrize("command", [["predict"], ["need", "--target", "0.5", "--solve", "compression"]])
+def test_the_doubts_of_a_fit_are_an_assumption(document, tmp_path, command):
+    fit = tmp_path / "fit.json"
+    fit.write_text(json.dumps(FIT | {"flags": ["jump"], "verdict": "64 KiB takes 3×"}), encoding="utf-8")
+    job = ["--workload", "resnet50", "--gpus", "8", "--method", "ddp", "--network", str(fit)]
+    assert "the fitted network is in doubt (64 KiB takes 3×)" in document(*command, *job)["assumptions"]
+
+
+def test_the_bandwidth_that_is_solved_for_was_not_given_by_a_fit(wirebound, tmp_path):
+    fit = tmp_path / "fit.json"
+    fit.write_text(json.dumps(FIT), encoding="utf-8")
+    job = ["--workload", "vgg16", "--gpus", "8", "--method", "ddp", "--network", str(fit)]
+    code, _, err = wirebound("need", *job, "--target", "0.5", "--solve", "bandwidth")
+    assert (code, err) == (0, "bandwidth is what is solved for: of --network only the latency is used\n")
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("changes", "complaint"),
     [
-        (
-            '{"alpha_s": 1, "beta_s_per_byte": 1}',
-            "has no link_bandwidth_Bps: fit it again with --collective and --ranks",
-        ),
-        ('{"link_bandwidth_Bps": 1e9}', "has no link_latency_s"),
-        ('{"link_bandwidth_Bps": "fast", "link_latency_s": 0}', "link_bandwidth_Bps = 'fast' must be"),
-        ('{"link_bandwidth_Bps": -1, "link_latency_s": 0}', "must be a finite number, not negative"),
-        ("[]", "has no link_bandwidth_Bps"),
+        ({"link_bandwidth_Bps": None}, "has no link_bandwidth_Bps: fit it again with --collective and --ranks"),
+        ({"link_latency_s": None}, "has no link_latency_s"),
+        ({"link_bandwidth_Bps": "fast"}, "link_bandwidth_Bps = 'fast' must be"),
+        ({"link_bandwidth_Bps": -1}, "must be between 0 and 1e+18"),
+        ({"link_bandwidth_Bps": 0}, "must be greater than 0"),
+        ({"link_bandwidth_Bps": 10**400}, "must be between 0 and 1e+18"),
+        ({"link_bandwidth_Bps": float("nan")}, "must be between 0 and 1e+18"),
+        ({"link_latency_s": 1e300}, "must be between 0 and 1e+09"),
+        ({"schema": "wirebound-profile"}, "this is a profile: run 'wirebound fit' on it"),
+        ({"schema": ["x"]}, "is not a fit"),
+        ({"version": 2}, "has fit version 2: this program reads version 1"),
+        ({"collective": "carrier-pigeon"}, "the collective 'carrier-pigeon': known are ring-allreduce"),
+        ({"collective": []}, "known are ring-allreduce"),
+        ({"flags": "x"}, "damaged"),
+        ("[]", "is not a fit"),
         ("{", "is not JSON"),
     ],
 )
-def test_a_bad_fit_is_named(wirebound, tmp_path, content, complaint):
+def test_a_bad_fit_is_named(wirebound, tmp_path, changes, complaint):
     fit = tmp_path / "fit.json"
-    fit.write_text(content, encoding="utf-8")
+    fit.write_text(changes if isinstance(changes, str) else json.dumps(FIT | changes), encoding="utf-8")
     code, out, err = wirebound(
         "predict", "--workload", "vgg16", "--gpus", "2", "--method", "ddp", "--network", str(fit)
     )
@@ -235,14 +261,20 @@ def test_a_bad_fit_is_named(wirebound, tmp_path, content, complaint):
 MISTAKES = [
     (["predict", *JOB, "--workload", "resnet5"], "did you mean 'resnet50'"),
     (["predict", *JOB, "--method", "wfbp_a2a"], "did you mean 'wfbp-a2a'"),
-    (["predict", *JOB, "--workload", "absent.json"], "absent.json"),
+    (["predict", *JOB, "--workload", "absent.json"], "absent.json: no such profile, the file does not exist"),
+    (["predict", *JOB, "--workload", "./nothere"], "nothere: no such profile, the file does not exist"),
+    (["predict", *JOB, "--workload", "."], "is a folder, not a profile"),
+    (["predict", *JOB, "--gpus", "1.5"], "'1.5'"),
+    (["predict", *JOB, "--first-bucket-cap", "0 B"], "--first-bucket-cap '0 B' must be greater than zero"),
+    (["predict", *JOB[2:]], "--workload': the built-in ones are resnet18, resnet50"),
+    (["predict", *JOB[:-2]], "--method': known are bsp-ps, bsp-a2a"),
     (["predict", *JOB, "--bandwidth", "10"], "--bandwidth: bandwidth '10' has no unit"),
     (["predict", *JOB, "--bandwidth", "1e-310 Gbps"], "check --bandwidth"),
     (["predict", *JOB, "--latency", "20"], "--latency: time '20' has no unit"),
     (["predict", *JOB, "--intra-bandwidth", "0 Gbps"], "--intra-bandwidth: bandwidth '0 Gbps' must be greater"),
-    (["predict", *JOB, "--utilization", "0"], "utilization 0.0 must be greater than 0"),
-    (["predict", *JOB, "--compression", "0.5"], "compression ratio 0.5"),
-    (["predict", *JOB, "--compression", "nan"], "compression ratio nan"),
+    (["predict", *JOB, "--utilization", "0"], "--utilization 0.0 must be greater than 0"),
+    (["predict", *JOB, "--compression", "0.5"], "--compression 0.5 must be"),
+    (["predict", *JOB, "--compression", "nan"], "--compression nan must be"),
     (["predict", *JOB, "--gpus", "0"], "--gpus 0 must be between 1 and"),
     (["predict", *JOB, "--gpus", "9" * 400], "must be between 1 and"),
     (["predict", *JOB, "--gpus-per-node", "6"], "--gpus 64 is not a multiple of --gpus-per-node 6"),
@@ -251,14 +283,14 @@ MISTAKES = [
     (["predict", *JOB, "--accumulation", "0"], "--accumulation 0 must be between 1 and"),
     (["predict", *JOB, "--gradient-dtype", "fp12"], "unknown gradient type 'fp12'"),
     (["predict", *JOB, "--bucket-cap", "25"], "--bucket-cap: size '25' has no unit"),
-    (["predict", *JOB, "--bucket-cap", "0 B"], "bucket cap 0.0 B must be greater than zero"),
+    (["predict", *JOB, "--bucket-cap", "0 B"], "--bucket-cap '0 B' must be greater than zero"),
     (["predict", *JOB, "--servers", "2", "--colocated"], "exclude each other"),
     (["predict", *JOB, "--network", "fit.json"], "--bandwidth and --network"),
     (["predict", *JOB, "--compresion", "2"], "--compresion"),
     (["predict", "--workload", "vgg16", "--gpus", "8", "--method", "ddp"], "give --bandwidth '10 Gbps', or --network"),
     (["predict", "--workload", "vgg16", "--bandwidth", "1 Gbps", "--method", "ddp"], "--gpus"),
     (["need", *JOB, "--solve", "bandwith", "--target", "0.9"], "did you mean 'bandwidth'"),
-    (["need", *JOB, "--solve", "batch", "--target", "95"], "target 95.0 must be a scaling factor"),
+    (["need", *JOB, "--solve", "batch", "--target", "95"], "--target 95.0 must be a scaling factor"),
     (["need", "--workload", "vgg16", "--method", "ddp", "--solve", "bandwidth", "--target", "0.9"], "give --gpus"),
 ]
 
@@ -286,6 +318,55 @@ def test_one_gpu_needs_no_network(document):
     found = document("predict", "--workload", "vgg16", "--gpus", "1", "--method", "ddp")
     assert found["scaling_factor"] == 1
     assert found["job"]["bandwidth_Bps"] is None
+
+
+def test_need_searches_batches_as_far_as_predict_takes_them(document, wirebound):
+    job = ["--workload", "vgg16", "--gpus", "64", "--bandwidth", "1 Mbps", "--method", "bsp-a2a"]
+    question = ["need", *job, "--target", "0.95", "--solve", "batch"]
+    answer = document(*question)
+    assert answer["reachable"]
+    assert answer["value"] > 1_048_576
+    assert document("predict", *job, "--batch", str(answer["value"]))["scaling_factor"] >= 0.95
+    assert document("predict", *job, "--batch", str(answer["value"] - 1))["scaling_factor"] < 0.95
+    question[question.index("1 Mbps")] = "1 bps"
+    answer = document(*question)
+    assert (answer["value"], answer["reachable"], answer["at_search_limit"]) == (None, False, True)
+    _, out, _ = wirebound(*question)
+    assert "no batch up to 1,000,000,000 (the most that is searched) reaches 95.0%: there" in out
+
+
+def test_one_is_singular(wirebound):
+    _, out, _ = wirebound("predict", "--workload", "resnet50", "--gpus", "1", "--method", "bsp-a2a")
+    assert "1 GPU on 1 node," in out
+
+
+def test_a_name_cannot_move_the_cursor(wirebound, tmp_path):
+    path = tmp_path / "mine.json"
+    tensors = (TensorProfile("fc\x9b2J", 800, 0, 0.25),)
+    save_profile(Profile("a\x1b[2J\nb", "made\rup", {}, steps=1, batch_size=4, tensors=tensors), path)
+    job = ["--workload", str(path), "--gpus", "2", "--bandwidth", "1 kB/s", "--method", "bsp-a2a"]
+    for command, shown in (("predict", r"a\x1b[2J\nb (1 tensor"), ("messages", r"1 tensor: fc\x9b2J")):
+        code, out, _ = wirebound(command, *job)
+        assert code == 0
+        assert shown in out
+        assert all(mark.isprintable() or mark == "\n" for mark in out)
+        code, out, _ = wirebound(command, *job, "--json")
+        assert json.loads(out)
+        assert all(mark.isprintable() or mark == "\n" for mark in out)
+
+
+@pytest.mark.parametrize("command", ["predict", "messages", "need"])
+def test_help_lists_what_there_is_to_choose(wirebound, command):
+    _, out, _ = wirebound(command, "--help")
+    words = " ".join(out.split()).replace("- ", "-")
+    for name in (*METHODS, *GRADIENT_DTYPES):
+        assert name in words
+
+
+def test_the_programs_help_has_an_example(wirebound):
+    code, out, _ = wirebound("--help")
+    assert code == 0
+    assert "Example: wirebound predict --workload resnet50" in out
 
 
 @pytest.mark.parametrize("command", ["predict", "messages", "need", "workloads"])

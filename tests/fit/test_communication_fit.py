@@ -237,3 +237,18 @@ def test_two_points_give_a_line_without_an_interval():
     assert fit.time_s(1e3) == pytest.approx(2e-4, rel=1e-6)
     assert fit.time_s(1e6) == pytest.approx(1.2e-3, rel=1e-6)
     assert fit.alpha_ci95 == (0.0, math.inf)
+
+
+def test_many_sizes_are_grouped():
+    sizes = np.arange(1000, 101_000)
+    noise = np.random.default_rng(3).lognormal(0, 0.02, len(sizes))
+    fit = fit_communication(sizes, (1e-4 + 1e-9 * sizes) * noise)
+    assert fit.alpha_s == pytest.approx(1e-4, rel=5e-3)
+    assert fit.beta_s_per_byte == pytest.approx(1e-9, rel=2e-2)
+    assert len(fit.sizes) <= 256
+    assert list(fit.sizes) == sorted(set(fit.sizes))
+    assert "100,000 sizes were grouped into" in fit.verdict
+    assert not fit.flags
+    # what is not more than the limit stays as it is
+    few = fit_communication(sizes[:256], (1e-4 + 1e-9 * sizes[:256]))
+    assert (len(few.sizes), "grouped" in few.verdict) == (256, False)

@@ -105,7 +105,7 @@ def test_profile_command_writes_a_profile_that_loads(tmp_path, monkeypatch, caps
     [
         (["profile"], "--out"),
         (["profile", "--out", "nowhere/p.json"], "does not exist"),
-        (["profile", "--json", "--batch", "1"], "batch = 1"),
+        (["profile", "--json", "--batch", "1"], "--batch 1 must be between 2"),
         (["profile", "--json", "--steps", "many"], "--steps"),
     ],
 )

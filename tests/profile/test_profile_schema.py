@@ -141,6 +141,9 @@ BAD = [
     (["vector_add", 0, "bytes"], 0, "vector_add[0].bytes"),
     (["warnings"], "none", "warnings"),
     (["warnings"], [1], "warnings[0]"),
+    (["tensors", 1, "bytes"], 10**18 + 1, "tensors[1].bytes"),
+    (["collectives", 0, "bytes"], 10**400, "collectives[0].bytes"),
+    (["batch_size"], 10**30, "batch_size"),
 ]
 
 
@@ -239,3 +242,41 @@ def test_a_profile_without_tensors_is_no_workload():
         profile_from_document(changed(["tensors"], [])).workload()
     with pytest.raises(InputError, match="batch size"):
         profile_from_document(changed(["batch_size"], None)).workload()
+
+
+def test_a_step_that_computes_nothing_is_no_workload():
+    document = changed(["forward_s"], 0)
+    document["optimizer_s"] = 0
+    for tensor in document["tensors"]:
+        tensor["gap_s"] = 0
+    with pytest.raises(InputError, match=r"'two layers': its compute time, .* is 0 s: it must be"):
+        profile_from_document(document).workload()
+    document["forward_s"] = document["optimizer_s"] = 1e308
+    with pytest.raises(InputError, match="is inf s: it must be finite"):
+        profile_from_document(document).workload()
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path):
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps(DOCUMENT), encoding="utf-8-sig")
+    assert load_profile(file) == profile_from_document(DOCUMENT)
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        (["name"], "name"),
+        (["tensors", 1, "name"], "tensors[1].name"),
+        (["warnings", 0], "warnings[0]"),
+        (["machine", "system"], "machine.system"),
+    ],
+)
+def test_halves_of_surrogate_pairs_are_named(path, named):
+    with pytest.raises(InputError, match="halves of surrogate pairs") as caught:
+        profile_from_document(json.loads(json.dumps(changed(path, "\ud800"))))
+    assert f"field {named} is '\\ud800'" in str(caught.value)
+
+
+def test_a_parameter_is_registered_once():
+    with pytest.raises(InputError, match=r"field tensors\[1\].registration is 1, which tensors\[0\] has already"):
+        profile_from_document(changed(["tensors", 1, "registration"], 1))

@@ -6,7 +6,9 @@ from wirebound.model import Cluster, Link, Tensor, Workload
 
 
 def made(gaps, sizes, forward_s=0.0, optimizer_s=0.0, forwards=None, vector_add=()):
-    """A workload of these backward gaps (s) and sizes (bytes)."""
+    """A workload of these backward gaps (s) and sizes (bytes); one without any compute has a second of optimizer."""
+    if not any(gaps) and forward_s == optimizer_s == 0:
+        optimizer_s = 1.0
     forwards = forwards or [None] * len(gaps)
     tensors = tuple(
         Tensor(f"t{index}", size, gap, forward)

@@ -96,7 +96,9 @@ def test_what_no_compression_can_reach_names_the_limit():
     assert (answer.value, answer.limited_by) == (None, "latency")
     answer = solve_need(workload, inside, method_named("bsp-a2a"), target=0.5, solve="gpus")
     assert (answer.value, answer.limited_by) == (None, "intra-node bandwidth")
-    answer = solve_need(made([0.0], [8]), Cluster(2, Link(1.0)), method_named("bsp-a2a"), target=0.5, solve="batch")
+    answer = solve_need(
+        made([0.0], [8], optimizer_s=1.0), Cluster(2, Link(1.0)), method_named("bsp-a2a"), target=0.5, solve="batch"
+    )
     assert (answer.value, answer.limited_by) == (None, "bandwidth")
 
 

@@ -168,7 +168,7 @@ def test_accumulation_computes_often_and_communicates_once():
         simulate_step(workload, UNIT_CLUSTER, method_named("wfbp-a2a"), accumulation=0)
 
 
-def test_a_workload_that_takes_no_time_scales_perfectly_alone():
+def test_a_workload_without_backward_time_scales_perfectly_alone():
     assert simulate_step(made([0.0], [1]), Cluster(1, Link(1.0)), method_named("bsp-a2a")).scaling_factor == 1
 
 

@@ -12,11 +12,17 @@ import typer
 from typer.exceptions import TyperException
 
 import wirebound
+from wirebound.cli.output import printable
+from wirebound.cli.usage import usage_message
 from wirebound.errors import InputError, WireboundError
 
 app = typer.Typer(
     name="wirebound",
-    help="Is the network the bottleneck of distributed training, and what helps?",
+    help="""Is the network the bottleneck of distributed training, and what helps?
+
+    \b
+    Example: wirebound predict --workload resnet50 --gpus 64 --bandwidth "10 Gbps" --method wfbp-a2a
+    """,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -56,7 +62,7 @@ _NAMED_WRONGLY = (FileNotFoundError, IsADirectoryError, NotADirectoryError, Perm
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return printable(" ".join(str(error).split()))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -82,11 +88,9 @@ def _run(arguments: list[str] | None) -> int:
     try:
         code = app(args=arguments, standalone_mode=False)
     except TyperException as error:  # a usage error, without typer's box
-        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        message = usage_message(error, sys.argv[1:] if arguments is None else arguments)
         if message:
-            context = getattr(error, "ctx", None)
-            command = context.command_path if context is not None else "wirebound"
-            print(f"wirebound: error: {' '.join(message.split())} (see '{command} --help')", file=sys.stderr)
+            print(f"wirebound: error: {message}", file=sys.stderr)
         return int(getattr(error, "exit_code", 2))
     except InputError as error:
         print(f"wirebound: error: {_one_line(error)}", file=sys.stderr)

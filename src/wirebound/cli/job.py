@@ -6,14 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from wirebound.cli import job_options as options
-from wirebound.cli.output import JsonFlag, note, print_json
+from wirebound.cli.output import JsonFlag, note, print_json, printable
 from wirebound.errors import InputError
 from wirebound.model import Cluster, Step, Workload
 from wirebound.model.cluster import FREE_LINK
 from wirebound.model.library import builtin_names, builtin_workload
 from wirebound.simulate.cost import message_cost
 from wirebound.simulate.messages import planned_messages
-from wirebound.simulate.need import UNITS, solve_need
+from wirebound.simulate.need import BATCH_LIMIT, UNITS, solve_need
 from wirebound.simulate.step import simulate_step
 from wirebound.units import format_bandwidth, format_bytes, format_duration
 
@@ -96,8 +96,9 @@ def predict(
         f"  scaling factor  {step.scaling_factor:.1%}, {step.scaling_factor * job.cluster.workers:.4g}× one GPU{rate}"
     )
     typer.echo(
-        f"  network         {len(step.messages)} messages, busy for {format_duration(step.communication_s)}; a worker"
-        f" sends {format_bytes(step.wire_bytes_per_worker)}; link {step.link_utilization:.1%} used over the step"
+        f"  network         {_counted(len(step.messages), 'message')}, busy for"
+        f" {format_duration(step.communication_s)}; a worker sends {format_bytes(step.wire_bytes_per_worker)};"
+        f" link {step.link_utilization:.1%} used over the step"
     )
     _echo_assumptions(job)
 
@@ -161,14 +162,14 @@ def messages(
     if json_output:
         print_json({"messages": rows})
         return
-    typer.echo(f"{_job_line(job)}: {len(rows)} messages")
+    typer.echo(f"{_job_line(job)}: {_counted(len(rows), 'message')}")
     for index, row in enumerate(rows):
         first, last = row["tensors"][0], row["tensors"][-1]
-        span = first if first == last else f"{first} … {last}"
+        span = printable(first if first == last else f"{first} … {last}")
         sent = f"  sent {format_duration(row['start_s'])}–{format_duration(row['end_s'])}" if "start_s" in row else ""
         typer.echo(
             f"  {index:4}  {row['bytes']:>12,} B  ready {format_duration(row['ready_s'])}{sent}"
-            f"  {len(row['tensors'])} tensors: {span}"
+            f"  {_counted(len(row['tensors']), 'tensor')}: {span}"
         )
     _echo_assumptions(job)
 
@@ -203,6 +204,8 @@ def need(
     --solve compression
     """
     given = _given(locals())
+    if not 0 < target <= 1:
+        raise InputError(f"--target {target} must be a scaling factor greater than 0 and at most 1, such as 0.95")
     if solve == "gpus":
         given.gpus = 2 * gpus_per_node  # any cluster with a network: the number is what is solved for
     elif gpus is None:
@@ -218,7 +221,9 @@ def need(
         include_vector_add=job.include_vector_add,
         accumulation=job.accumulation,
     )
-    ignored = {"bandwidth": bandwidth or network, "gpus": gpus, "batch": batch}.get(solve)
+    if solve == "bandwidth" and network is not None:
+        note("bandwidth is what is solved for: of --network only the latency is used")
+    ignored = {"bandwidth": bandwidth, "gpus": gpus, "batch": batch}.get(solve)
     if ignored is not None or (solve == "compression" and compression != 1):
         note(f"--{solve} is what is solved for: the value given is ignored")
     for line in job.notes:
@@ -241,8 +246,11 @@ def need(
         return
     typer.echo(_job_line(job, leave_out=solve))
     if answer.value is None:
+        limit = f" up to {BATCH_LIMIT:,} (the most that is searched)" if answer.at_search_limit else ""
+        best = "there" if answer.at_search_limit else "at best"
         typer.echo(
-            f"  no {solve} reaches {target:.1%}: at best {answer.scaling_factor:.1%}, limited by {answer.limited_by}"
+            f"  no {solve}{limit} reaches {target:.1%}: {best} {answer.scaling_factor:.1%},"
+            f" limited by {answer.limited_by}"
         )
     else:
         extent = "at most" if solve == "gpus" else "at least"
@@ -275,6 +283,10 @@ def workloads(json_output: JsonFlag = False) -> None:
 def _given(values: dict[str, Any]) -> options.JobOptions:
     """The shared options among a command's arguments."""
     return options.JobOptions(**{name: values[name] for name in options.JobOptions.__dataclass_fields__})
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _whole(size: float) -> int | float:
@@ -335,14 +347,15 @@ def _job_line(job: options.Job, leave_out: str = "") -> str:
     """One line that says which job this is, without the quantity that is solved for."""
     workload, cluster = job.workload, job.cluster
     parts = [
-        f"{workload.name} ({len(workload.tensors)} tensors, {format_bytes(workload.size)} {workload.gradient_dtype})"
+        f"{printable(workload.name)} ({_counted(len(workload.tensors), 'tensor')}, {format_bytes(workload.size)}"
+        f" {workload.gradient_dtype})"
     ]
     if leave_out != "batch":
         parts.append(f"batch {workload.batch_size} per GPU")
     if cluster is not None and leave_out != "gpus":
-        parts.append(f"{cluster.workers} GPUs on {cluster.nodes} nodes")
+        parts.append(f"{_counted(cluster.workers, 'GPU')} on {_counted(cluster.nodes, 'node')}")
     elif cluster is not None:
-        parts.append(f"{cluster.accelerators_per_node} GPUs per node")
+        parts.append(f"{_counted(cluster.accelerators_per_node, 'GPU')} per node")
     if cluster is not None and leave_out != "bandwidth" and cluster.inter != FREE_LINK:
         parts.append(format_bandwidth(cluster.inter.bandwidth))
     if job.method.compression != 1 and leave_out != "compression":
@@ -353,4 +366,4 @@ def _job_line(job: options.Job, leave_out: str = "") -> str:
 
 
 def _echo_assumptions(job: options.Job) -> None:
-    typer.echo(f"  assumed         {'; '.join(job.assumptions)}")
+    typer.echo(f"  assumed         {printable('; '.join(job.assumptions))}")

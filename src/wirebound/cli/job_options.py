@@ -1,6 +1,5 @@
 """What predict, messages and need share: their options, and how these become a workload, a cluster and a method."""
 
-import json
 import math
 import os
 from collections.abc import Callable
@@ -11,10 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from wirebound.errors import InputError
+from wirebound.fit.document import FittedLink, load_fitted_link
 from wirebound.model import Cluster, Link, Method, Workload, method_named
 from wirebound.model.cluster import FREE_LINK
 from wirebound.model.library import builtin_names, builtin_workload
-from wirebound.model.method import MIB
+from wirebound.model.method import METHODS, MIB
+from wirebound.model.workload import GRADIENT_DTYPES
+from wirebound.simulate.need import BATCH_LIMIT
 from wirebound.units import format_duration, parse_bandwidth, parse_bytes, parse_duration
 
 
@@ -28,7 +30,9 @@ WorkloadName = Annotated[
 Gpus = Annotated[int | None, _option("--gpus", "Accelerators in all, one worker each.")]
 GpusPerNode = Annotated[int, _option("--gpus-per-node", "Accelerators that share a node's network link.")]
 Batch = Annotated[int | None, _option("--batch", "Samples per accelerator; compute time is scaled in proportion.")]
-GradientDtype = Annotated[str | None, _option("--gradient-dtype", "Type that gradients are sent in, such as fp16.")]
+GradientDtype = Annotated[
+    str | None, _option("--gradient-dtype", f"Type that gradients are sent in: {', '.join(GRADIENT_DTYPES)}.")
+]
 Accumulation = Annotated[int, _option("--accumulation", "Passes computed for each communication.")]
 NoVectorAdd = Annotated[bool, typer.Option("--no-vector-add", help="Leave the measured time of adding vectors out.")]
 Bandwidth = Annotated[
@@ -47,7 +51,9 @@ IntraBandwidth = Annotated[
 IntraLatency = Annotated[
     str | None, _option("--intra-latency", "Per message inside a node, such as '5 us'. [default: 0]")
 ]
-MethodName = Annotated[str, _option("--method", "How gradients are synchronized, such as wfbp-a2a.")]
+MethodName = Annotated[
+    str, _option("--method", f"How gradients are synchronized: {', '.join(METHODS)}.", metavar="NAME")
+]
 Compression = Annotated[float, _option("--compression", "Divides the bytes on the wire; encoding is free.")]
 BucketCap = Annotated[str | None, _option("--bucket-cap", "Bucket limit of ddp, such as '25 MiB'. [default: 25 MiB]")]
 FirstBucketCap = Annotated[
@@ -58,7 +64,7 @@ Colocated = Annotated[bool, typer.Option("--colocated", help="Servers share the 
 
 
 #: No whole number on the command line may exceed this.
-_LARGEST = 1_000_000_000
+_LARGEST = BATCH_LIMIT
 
 
 @dataclass(slots=True)
@@ -115,16 +121,19 @@ def read_job(options: JobOptions, *, network_needed: bool = True) -> Job:
             raise InputError(f"{flag} {value} must be between 1 and {_LARGEST:,}")
     workload = _workload(options)
     method = _method(options)
-    cluster = _cluster(options, network_needed)
+    fitted = _fitted_link(options)
+    cluster = _cluster(options, network_needed, fitted)
     job = Job(workload, cluster, method, options.accumulation, not options.no_vector_add)
-    job.assumptions = _assumptions(job, options)
+    job.assumptions = _assumptions(job, options, None if fitted is None else fitted.doubts)
     job.notes = _without_effect(job, options)
     return job
 
 
 def _workload(options: JobOptions) -> Workload:
     name = options.workload
-    if name not in builtin_names() and (name.endswith(".json") or os.path.isfile(name)):
+    separators = tuple(filter(None, (os.sep, os.altsep)))
+    is_path = name.lower().endswith(".json") or any(mark in name for mark in separators) or os.path.exists(name)
+    if name not in builtin_names() and is_path:
         from wirebound.profile.schema import load_profile
 
         workload = load_profile(Path(name)).workload()
@@ -138,11 +147,13 @@ def _workload(options: JobOptions) -> Workload:
 
 
 def _method(options: JobOptions) -> Method:
+    if not (math.isfinite(options.compression) and options.compression >= 1):
+        raise InputError(f"--compression {options.compression} must be a finite ratio, at least 1")
     changes: dict[str, Any] = {"compression": options.compression, "colocated": options.colocated}
     if options.bucket_cap is not None:
-        changes["bucket_cap_bytes"] = _parsed("--bucket-cap", parse_bytes, options.bucket_cap)
+        changes["bucket_cap_bytes"] = _cap("--bucket-cap", options.bucket_cap)
     if options.first_bucket_cap is not None:
-        changes["first_bucket_bytes"] = _parsed("--first-bucket-cap", parse_bytes, options.first_bucket_cap)
+        changes["first_bucket_bytes"] = _cap("--first-bucket-cap", options.first_bucket_cap)
     if options.servers is not None:
         if options.colocated:
             raise InputError("--servers and --colocated exclude each other: colocated servers run on every node")
@@ -150,7 +161,22 @@ def _method(options: JobOptions) -> Method:
     return method_named(options.method, **changes)
 
 
-def _cluster(options: JobOptions, network_needed: bool) -> Cluster | None:
+def _cap(flag: str, text: str) -> float:
+    size = _parsed(flag, parse_bytes, text)
+    if size == 0:
+        raise InputError(f"{flag} {text!r} must be greater than zero, such as '25 MiB'")
+    return size
+
+
+def _fitted_link(options: JobOptions) -> FittedLink | None:
+    if options.network is None:
+        return None
+    if options.bandwidth is not None:
+        raise InputError("--bandwidth and --network both give the bandwidth: leave one of them out")
+    return load_fitted_link(options.network)
+
+
+def _cluster(options: JobOptions, network_needed: bool, fitted: FittedLink | None) -> Cluster | None:
     gpus, per_node = options.gpus, options.gpus_per_node
     if gpus is None:
         return None
@@ -158,24 +184,24 @@ def _cluster(options: JobOptions, network_needed: bool) -> Cluster | None:
         raise InputError(f"--gpus {gpus} is not a multiple of --gpus-per-node {per_node}: nodes must be full")
     return Cluster(
         nodes=gpus // per_node,
-        inter=_network_link(options, needed=network_needed and gpus > per_node),
+        inter=_network_link(options, fitted, needed=network_needed and gpus > per_node),
         accelerators_per_node=per_node,
         intra=_intra_link(options),
     )
 
 
-def _network_link(options: JobOptions, *, needed: bool) -> Link:
+def _network_link(options: JobOptions, fitted: FittedLink | None, *, needed: bool) -> Link:
     bandwidth, latency = math.inf, 0.0
-    if options.network is not None:
-        if options.bandwidth is not None:
-            raise InputError("--bandwidth and --network both give the bandwidth: leave one of them out")
-        bandwidth, latency = _fitted_link(options.network)
+    if fitted is not None:
+        bandwidth, latency = fitted.bandwidth, fitted.latency_s
     elif options.bandwidth is not None:
         bandwidth = _parsed("--bandwidth", parse_bandwidth, options.bandwidth)
     elif needed:
         raise InputError("the network's bandwidth is missing: give --bandwidth '10 Gbps', or --network FIT.json")
     if options.latency is not None:
         latency = _parsed("--latency", parse_duration, options.latency)
+    if not 0 < options.utilization <= 1:
+        raise InputError(f"--utilization {options.utilization} must be greater than 0 and at most 1")
     return Link(bandwidth, latency, options.utilization)
 
 
@@ -190,28 +216,6 @@ def _intra_link(options: JobOptions) -> Link:
     return Link(bandwidth, latency)
 
 
-def _fitted_link(path: Path) -> tuple[float, float]:
-    """Bandwidth and latency of one link from the file of `wirebound fit`."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such fit: make one with 'wirebound fit PROFILE.json --out {path.name}'") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: is not JSON: make a fit with 'wirebound fit PROFILE.json --out FIT.json'") from None
-    values = []
-    for key in ("link_bandwidth_Bps", "link_latency_s"):
-        value = document.get(key) if isinstance(document, dict) else None
-        if value is None:
-            raise InputError(
-                f"{path}: has no {key}: fit it again with --collective and --ranks, "
-                "so that the time of a whole operation is resolved into its links"
-            )
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-            raise InputError(f"{path}: {key} = {value!r} must be a finite number, not negative")
-        values.append(float(value))
-    return values[0], values[1]
-
-
 def _parsed(flag: str, parse: Callable[[str], float], text: str) -> float:
     try:
         return parse(text)
@@ -219,7 +223,7 @@ def _parsed(flag: str, parse: Callable[[str], float], text: str) -> float:
         raise InputError(f"{flag}: {error}") from None
 
 
-def _assumptions(job: Job, options: JobOptions) -> list[str]:
+def _assumptions(job: Job, options: JobOptions, network_doubts: str | None) -> list[str]:
     """What the answer takes for granted, one phrase each."""
     workload, cluster, method = job.workload, job.cluster, job.method
     assumed = []
@@ -232,6 +236,8 @@ def _assumptions(job: Job, options: JobOptions) -> list[str]:
     if cluster is not None and cluster.nodes > 1:
         if cluster.inter.latency_s == 0:
             assumed.append("messages have no latency")
+        if network_doubts is not None:
+            assumed.append(f"the fitted network is in doubt ({network_doubts})")
         if cluster.inter.utilization == 1:
             assumed.append("the transport reaches the whole bandwidth")
         if cluster.accelerators_per_node > 1 and method.architecture == "all-reduce":

@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wirebound.cli.output import JsonFlag, note, print_json
+from wirebound.cli.output import JsonFlag, note, print_json, printable
 from wirebound.errors import InputError
+from wirebound.files import require_writable
+from wirebound.fit.document import SCHEMA, VERSION
 from wirebound.units import format_bandwidth, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from wirebound.fit.communication import CommunicationFit, RegionFit
     from wirebound.model import Link
     from wirebound.profile.schema import Profile
+
+#: The seeds that every generator takes.
+_LARGEST_SEED = 2**32 - 1
+_MOST_STEPS = 1_000_000
+_LARGEST_BATCH = 65_536
 
 
 def register(app: typer.Typer) -> None:
@@ -36,19 +43,24 @@ def profile(
 
     Example: wirebound profile --out PROFILE.json
     """
-    from wirebound.profile.probe import run_probe
-    from wirebound.profile.schema import profile_document, require_writable, save_profile
-
+    _check_seed(seed)
+    if not 1 <= steps <= _MOST_STEPS:
+        raise InputError(f"--steps {steps} must be between 1 and {_MOST_STEPS:,}")
+    if not 2 <= batch <= _LARGEST_BATCH:
+        raise InputError(f"--batch {batch} must be between 2, for batch normalization, and {_LARGEST_BATCH:,}")
     if out is None and not json_output:
         raise InputError("nothing to write: name a file with --out PROFILE.json, or print with --json")
     if out is not None:
         require_writable(out)
+    from wirebound.profile.probe import run_probe
+    from wirebound.profile.schema import profile_document, save_profile
+
     with _Progress() as progress:
         measured = run_probe(steps=steps, batch_size=batch, seed=seed, progress=progress.show)
     if out is not None:
         save_profile(measured, out)
     for warning in measured.warnings:
-        note(f"warning: {warning}")
+        note(f"warning: {printable(warning)}")
     if json_output:
         print_json(profile_document(measured))
     else:
@@ -74,11 +86,14 @@ def fit(
     Example: wirebound fit PROFILE.json --out FIT.json
     Example: wirebound fit times.csv --collective ring-allreduce --ranks 4 --json
     """
-    from wirebound.fit.communication import fit_communication, link_parameters
-    from wirebound.profile.schema import require_writable, write_json
-
+    _check_seed(seed)
     if out is not None:
         require_writable(out)
+        if out.exists() and file.exists() and out.samefile(file):
+            raise InputError(f"--out {out} is the file that is read: choose another")
+    from wirebound.fit.communication import fit_communication, link_parameters
+    from wirebound.profile.schema import write_json
+
     sizes, times, collective, ranks = _samples(file, collective, ranks)
     if (collective is None) != (ranks is None):
         missing = "--ranks" if ranks is None else "--collective"
@@ -94,6 +109,11 @@ def fit(
         typer.echo(_fit_summary(fitted, link))
         if out is not None:
             typer.echo(f"written to {out}")
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise InputError(f"--seed {seed} must be between 0 and {_LARGEST_SEED}")
 
 
 class _Progress:
@@ -161,8 +181,8 @@ def _fit_document(
     fitted: "CommunicationFit", collective: str | None, ranks: int | None, link: "Link | None"
 ) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "schema": "wirebound-fit",
-        "version": 1,
+        "schema": SCHEMA,
+        "version": VERSION,
         "alpha_s": fitted.alpha_s,
         "beta_s_per_byte": fitted.beta_s_per_byte,
         "bandwidth_Bps": _finite(fitted.bandwidth_Bps),
@@ -206,7 +226,8 @@ def _finite(value: float) -> float | None:
 def _profile_summary(profile: "Profile") -> str:
     workload = profile.workload()
     lines = [
-        f"{profile.name}: {len(workload.tensors)} gradients, {format_bytes(workload.size)}, batch {profile.batch_size}",
+        f"{printable(profile.name)}: {len(workload.tensors)} gradients, {format_bytes(workload.size)},"
+        f" batch {profile.batch_size}",
         f"forward {format_duration(workload.forward_s)}, backward {format_duration(workload.backward_s)},"
         f" optimizer {format_duration(workload.optimizer_s)} (medians of {profile.steps} steps)",
     ]
@@ -217,7 +238,8 @@ def _profile_summary(profile: "Profile") -> str:
             f" ({overhead.confidence:.0%} interval {overhead.ratio_low:.3f} to {overhead.ratio_high:.3f})"
         )
     lines += [
-        f"{timing.collective}, {timing.ranks} ranks, {format_bytes(timing.size)}: {format_duration(timing.median_s)}"
+        f"{printable(timing.collective)}, {timing.ranks} ranks, {format_bytes(timing.size)}:"
+        f" {format_duration(timing.median_s)}"
         for timing in (profile.collectives[0], profile.collectives[-1])
     ]
     return "\n".join(lines)

@@ -6,23 +6,25 @@ time costs the same at 1 KiB and at 16 MiB and single outliers pull little.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
-from scipy.stats import norm
-from scipy.stats import t as student_t
+from scipy.special import ndtri, stdtrit
 
 from wirebound.errors import InputError
+from wirebound.fit.document import COLLECTIVE_COSTS
+from wirebound.fit.samples import LARGEST_BYTES, LONGEST_S, SHORTEST_S
 from wirebound.fit.verdict import SMALL_BELOW, assess
 from wirebound.model import Link
-from wirebound.simulate.collectives import ring_all_reduce
 
 Array = NDArray[np.float64]
 
+#: More distinct sizes than this are grouped.
+MOST_SIZES = 256
 #: Log residuals beyond this count linearly, not squared (SciPy's `f_scale`).
 ROBUST_SCALE = 0.1
 
@@ -44,9 +46,12 @@ class CommunicationFit:
     """T(S) = `alpha_s` + `beta_s_per_byte`·S, with 95 % intervals.
 
     `sizes` and `times_s` are the fitted points: one per distinct size, in rising order, the median where a size was
-    measured several times. `relative_residuals` are measured ÷ fitted − 1. `flags` are the reasons to doubt the model
-    (see `wirebound.fit.verdict`), `verdict` says them in words. `small` and `large` are fits to the sizes below and
-    from 64 KiB, None where a region has fewer than three sizes.
+    measured several times; or, where there are more than `MOST_SIZES` distinct ones, the medians of neighbouring sizes
+    (see `fit_communication`), which the verdict then says.
+
+    `relative_residuals` are measured ÷ fitted − 1. `flags` are the reasons to doubt the model (see
+    `wirebound.fit.verdict`), `verdict` says them in words. `small` and `large` are fits to the sizes below and from
+    64 KiB, None where a region has fewer than three sizes.
     """
 
     alpha_s: float
@@ -76,14 +81,18 @@ def fit_communication(
 ) -> CommunicationFit:
     """Fit T(S) = α + β·S to measured times, sizes in bytes and times in seconds.
 
-    Several times of one size are first reduced to their median. The 95 % intervals come from a wild bootstrap of the
-    points' log residuals (Webb's six weights, residuals enlarged by 1/(1 − leverage), seeded), widened by the ratio of
-    Student's t with n − 2 degrees of freedom to the normal: they include how badly a straight line describes the
-    points, not only their noise. The same input gives the same output.
+    Several times of one size are first reduced to their median. More than `MOST_SIZES` distinct sizes are first put
+    into that many bins whose bounds are evenly spaced by ratio, and each bin counts as one size, the median of its
+    sizes with the median of its times: the bootstrap then needs no more memory for a million sizes.
 
-    Raises `InputError` for unequal lengths, values that are not positive and finite, or fewer than two sizes.
+    The 95 % intervals come from a wild bootstrap of the points' log residuals (Webb's six weights, residuals enlarged
+    by 1/(1 − leverage), seeded), widened by the ratio of Student's t with n − 2 degrees of freedom to the normal: they
+    include how badly a straight line describes the points, not only their noise. The same input gives the same output.
+
+    Raises `InputError` for unequal lengths, sizes that are not greater than 0 and at most 1e18 bytes, times that are
+    not between 1e-12 s and 1e9 s, or fewer than two sizes.
     """
-    sizes, times, repeats = _points(sizes_bytes, times_s)
+    sizes, times, repeats, grouped = _points(sizes_bytes, times_s)
     alpha, beta = _fit_point(sizes, times)
     alpha_ci, beta_ci = _intervals(sizes, times, alpha, beta, resamples, seed)
     residuals = times / (alpha + beta * sizes) - 1
@@ -96,6 +105,8 @@ def fit_communication(
         alpha_ci95=alpha_ci,
         beta_ci95=beta_ci,
     )
+    if grouped:
+        verdict += f" ({grouped:,} sizes were grouped into {len(sizes)} bins of neighbouring ones, each at its median)"
     return CommunicationFit(
         alpha_s=alpha,
         beta_s_per_byte=beta,
@@ -118,34 +129,47 @@ def link_parameters(fit: CommunicationFit, collective: str, ranks: int) -> Link:
     bandwidth = (time of 1 byte at 1 B/s, no latency) ÷ β; a ring's is `simulate.collectives.ring_all_reduce`. Raises
     `InputError` for another collective, fewer than two ranks, or β = 0.
     """
-    if collective not in _COSTS:
-        raise InputError(f"collective {collective!r} cannot be turned into a link: use {', '.join(_COSTS)}")
+    if collective not in COLLECTIVE_COSTS:
+        raise InputError(f"collective {collective!r} cannot be turned into a link: use {', '.join(COLLECTIVE_COSTS)}")
     if ranks < 2:
         raise InputError(f"ranks = {ranks} must be at least 2: one rank uses no link")
     if fit.beta_s_per_byte == 0:
         raise InputError("the times do not grow with the size, so they tell no bandwidth: measure larger sizes too")
-    cost = _COSTS[collective]
+    cost = COLLECTIVE_COSTS[collective]
     latencies, bytes_on_the_wire = cost(0.0, ranks, 1.0, math.inf), cost(1.0, ranks, 0.0, 1.0)
     return Link(bandwidth=bytes_on_the_wire / fit.beta_s_per_byte, latency_s=fit.alpha_s / latencies)
 
 
-#: Measured collectives and their cost models: seconds from bytes, ranks, latency and bandwidth.
-_COSTS: dict[str, Callable[[float, int, float, float], float]] = {"ring-allreduce": ring_all_reduce}
-
-
-def _points(sizes_bytes: Sequence[float], times_s: Sequence[float]) -> tuple[Array, Array, dict[float, list[float]]]:
+def _points(
+    sizes_bytes: Sequence[float], times_s: Sequence[float]
+) -> tuple[Array, Array, dict[float, list[float]], int]:
+    """Sizes and times to fit, all times of each, and how many distinct sizes were grouped (0: none)."""
     if len(sizes_bytes) != len(times_s):
         raise InputError(f"{len(sizes_bytes)} sizes but {len(times_s)} times: give one time for each size")
-    repeats: dict[float, list[float]] = {}
-    for index, (size, time) in enumerate(zip(sizes_bytes, times_s, strict=True)):
-        for value, what in ((size, "size"), (time, "time")):
-            if not (math.isfinite(value) and value > 0):
-                raise InputError(f"{what} {index} is {value}: it must be finite and greater than 0")
-        repeats.setdefault(float(size), []).append(float(time))
-    if len(repeats) < 2:
-        raise InputError(f"measurements of {len(repeats)} size(s) do not fix α and β: measure at least two sizes")
-    sizes = sorted(repeats)
-    return np.array(sizes), np.array([float(np.median(repeats[size])) for size in sizes]), repeats
+    sizes, times = np.asarray(sizes_bytes, dtype=np.float64), np.asarray(times_s, dtype=np.float64)
+    for values, good, what in (
+        (sizes, (sizes > 0) & (sizes <= LARGEST_BYTES), f"greater than 0 and at most {LARGEST_BYTES:g} bytes"),
+        (times, (times >= SHORTEST_S) & (times <= LONGEST_S), f"between {SHORTEST_S:g} s and {LONGEST_S:g} s"),
+    ):
+        if not good.all():
+            index = int(np.argmin(good))
+            raise InputError(f"{'size' if values is sizes else 'time'} {index} is {values[index]}: it must be {what}")
+    order = np.argsort(sizes, kind="stable")
+    sizes, times = sizes[order], times[order]
+    distinct = int(np.count_nonzero(np.diff(sizes))) + 1 if len(sizes) else 0
+    if distinct < 2:
+        raise InputError(f"measurements of {distinct} size(s) do not fix α and β: measure at least two sizes")
+    groups = sizes
+    if distinct > MOST_SIZES:
+        position = np.log(sizes / sizes[0]) / np.log(sizes[-1] / sizes[0])
+        groups = np.minimum(np.floor(position * MOST_SIZES), MOST_SIZES - 1)
+    bounds = np.flatnonzero(np.diff(groups)) + 1
+    repeats = {
+        float(np.median(some_sizes)): some_times.tolist()
+        for some_sizes, some_times in zip(np.split(sizes, bounds), np.split(times, bounds), strict=True)
+    }
+    medians = np.array([float(np.median(some)) for some in repeats.values()])
+    return np.array(list(repeats)), medians, repeats, distinct if distinct > MOST_SIZES else 0
 
 
 def _fit_point(sizes: Array, times: Array) -> tuple[float, float]:
@@ -218,13 +242,16 @@ def _intervals(
     generator = np.random.default_rng(seed)
     webb = np.array([-math.sqrt(1.5), -1.0, -math.sqrt(0.5), math.sqrt(0.5), 1.0, math.sqrt(1.5)])
     log_times = np.log(fitted) + residual * generator.choice(webb, size=(resamples, n))
-    alphas, betas = _refit(sizes, log_times, alpha, beta)
-    widening = float(student_t.ppf(0.975, n - 2) / norm.ppf(0.975))
+    with np.errstate(all="ignore"):  # what overflows is seen in the interval
+        alphas, betas = _refit(sizes, log_times, alpha, beta)
+    widening = float(stdtrit(n - 2, 0.975) / ndtri(0.975))
     return _interval(alpha, alphas, widening), _interval(beta, betas, widening)
 
 
 def _interval(estimate: float, resampled: Array, widening: float) -> tuple[float, float]:
     low, high = np.percentile(resampled, [2.5, 97.5])
+    if not math.isfinite(low + high):
+        return 0.0, math.inf  # a resample that no line describes bounds nothing
     below, above = max(estimate - float(low), 0.0), max(float(high) - estimate, 0.0)
     return max(estimate - widening * below, 0.0), estimate + widening * above
 

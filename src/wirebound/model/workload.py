@@ -32,7 +32,8 @@ class Workload:
     `forward_s` is all the time before backward begins, `optimizer_s` the time after all communication, in seconds.
     `timing` says where the times come from: ``measured``, or ``flop-proportional`` where a measured or estimated
     total was shared out in proportion to each layer's floating-point operations. `vector_add` is a table of
-    (bytes, seconds) of adding two vectors on the same device, empty where it was not measured.
+    (bytes, seconds) of adding two vectors on the same device, empty where it was not measured. Raises `InputError`
+    for values out of range, and where the step computes nothing.
     """
 
     name: str
@@ -59,6 +60,11 @@ class Workload:
             for time in (tensor.gap_s, 0.0 if tensor.forward_s is None else tensor.forward_s):
                 if not (math.isfinite(time) and time >= 0):
                     raise InputError(f"workload {self.name!r}: tensor {index} ({tensor.name}) has the time {time} s")
+        if not 0 < self.compute_s < math.inf:
+            raise InputError(
+                f"workload {self.name!r}: its compute time, forward_s + gap_s of all tensors + optimizer_s, is"
+                f" {self.compute_s:g} s: it must be finite and greater than 0"
+            )
 
     @property
     def size(self) -> int:

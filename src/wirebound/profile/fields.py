@@ -7,6 +7,9 @@ from typing import Any
 
 from wirebound.errors import InputError
 
+#: No whole number in a document may exceed this; nothing that is counted or measured in bytes does.
+LARGEST_WHOLE = 10**18
+
 
 def _kind(value: object) -> str:
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
@@ -16,6 +19,11 @@ def _kind(value: object) -> str:
 def _shown(value: object) -> str:
     text = repr(value)
     return f"{_kind(value)}" if len(text) > 40 or isinstance(value, dict | list) else text
+
+
+def _is_text(value: str) -> bool:
+    """Whether UTF-8 has all of it; JSON can escape halves of surrogate pairs, which are no characters."""
+    return not any("\ud800" <= mark <= "\udfff" for mark in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +55,13 @@ class Fields:
     def text(self, name: str, *, default: str | None = None) -> str:
         """Return a text; missing is an error unless there is a default."""
         value = self._required(name) if default is None else self.values.get(name, default)
+        return self._checked_text(name, value)
+
+    def _checked_text(self, name: str, value: object) -> str:
         if not isinstance(value, str):
             raise self._wrong(name, value, "a text")
+        if not _is_text(value):
+            raise self._wrong(name, value, "a text without halves of surrogate pairs")
         return value
 
     def optional_text(self, name: str) -> str | None:
@@ -63,11 +76,11 @@ class Fields:
         return value
 
     def integer(self, name: str, *, minimum: int) -> int:
-        """Return a whole number, at least `minimum`; 3.0 counts as one, as in JSON Schema."""
+        """Return a whole number from `minimum` to `LARGEST_WHOLE`; 3.0 counts as one, as in JSON Schema."""
         value = self._required(name)
         whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        if isinstance(value, bool) or not whole or value < minimum:
-            raise self._wrong(name, value, f"a whole number, at least {minimum}")
+        if isinstance(value, bool) or not whole or not minimum <= value <= LARGEST_WHOLE:
+            raise self._wrong(name, value, f"a whole number, at least {minimum} and at most {LARGEST_WHOLE:.0e}")
         return int(value)
 
     def optional_integer(self, name: str, *, minimum: int) -> int | None:
@@ -109,10 +122,7 @@ class Fields:
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of texts."""
         values = self._list(name, required=True)
-        for index, value in enumerate(values):
-            if not isinstance(value, str):
-                raise self._wrong(f"{name}[{index}]", value, "a text")
-        return tuple(values)
+        return tuple(self._checked_text(f"{name}[{index}]", value) for index, value in enumerate(values))
 
     def _object(self, name: str, value: object) -> "Fields":
         if not isinstance(value, dict):
@@ -135,4 +145,6 @@ class Fields:
         for key, value in values.items():
             if isinstance(value, dict | list) or (isinstance(value, float) and not math.isfinite(value)):
                 raise self._wrong(f"{name}.{key}", value, "a text, a finite number, true, false or null")
+            if not _is_text(key) or (isinstance(value, str) and not _is_text(value)):
+                raise self._wrong(f"{name}.{key}", value, "a text without halves of surrogate pairs")
         return dict(values)

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wirebound.errors import InputError, WireboundError
+from wirebound.files import require_writable
 from wirebound.profile.collectives import DEFAULT_SIZES, allreduce_warnings, measure_allreduce
 from wirebound.profile.machine import machine_record
-from wirebound.profile.schema import Profile, Scalar, require_writable, save_profile
+from wirebound.profile.schema import Profile, Scalar, save_profile
 
 #: Neither half of the probe begins new work after this; with start-up all of it stays under 30 seconds.
 BACKWARD_LIMIT_S = 10.0

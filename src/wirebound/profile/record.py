@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError, WireboundError
-from wirebound.files import write_text
+from wirebound.files import require_writable, write_text
 from wirebound.profile.collectives import allreduce_warnings, measure_allreduce
 from wirebound.profile.machine import machine_record
 from wirebound.profile.pacing import pacing_available
 from wirebound.profile.probe import load_warnings
-from wirebound.profile.schema import CollectiveTiming, require_writable, write_json
+from wirebound.profile.schema import CollectiveTiming, write_json
 from wirebound.units import BYTES_PER_S_PER_MBPS
 
 COLUMNS = ("rank_count", "rate_mbps", "bytes", "repetition", "seconds")

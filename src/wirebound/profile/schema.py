@@ -7,7 +7,6 @@ may add some without a new version.
 
 import dataclasses
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -128,9 +127,11 @@ def load_profile(path: Path | str) -> Profile:
     """Read a profile; raises `InputError` with one line that names the file and, by its JSON path, the bad field."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise InputError(f"{path}: no such profile: measure one with 'wirebound profile --out {path.name}'") from None
+        raise InputError(
+            f"{path}: no such profile, the file does not exist: measure one with 'wirebound profile --out PROFILE.json'"
+        ) from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder, not a profile") from None
     except UnicodeDecodeError:
@@ -163,7 +164,7 @@ def profile_from_document(document: object, *, where: str = "profile") -> Profil
         timing=fields.choice("timing", TIMINGS, default="measured"),
         forward_s=fields.number("forward_s"),
         optimizer_s=fields.number("optimizer_s"),
-        tensors=tuple(_tensor(item) for item in fields.objects("tensors")),
+        tensors=_tensors(fields.objects("tensors")),
         backward_samples_s=fields.numbers("backward_samples_s"),
         hook_overhead=_hook_overhead(fields.optional_object("hook_overhead")),
         collectives=tuple(_collective(item) for item in fields.objects("collectives")),
@@ -173,6 +174,20 @@ def profile_from_document(document: object, *, where: str = "profile") -> Profil
         ),
         warnings=fields.texts("warnings"),
     )
+
+
+def _tensors(items: list[Fields]) -> tuple[TensorProfile, ...]:
+    found: dict[int, Fields] = {}
+    tensors = []
+    for item in items:
+        tensor = _tensor(item)
+        first = found.setdefault(tensor.registration, item)
+        if first is not item:
+            raise InputError(
+                f"{item.where}: field {item.path}.registration is {tensor.registration}, which {first.path} has already"
+            )
+        tensors.append(tensor)
+    return tuple(tensors)
 
 
 def _tensor(fields: Fields) -> TensorProfile:
@@ -248,16 +263,6 @@ def save_profile(profile: Profile, path: Path | str) -> None:
     document = profile_document(profile)
     profile_from_document(document, where=f"profile {profile.name!r}")
     write_json(document, path)
-
-
-def require_writable(path: Path) -> None:
-    """Raise `InputError` when `path` cannot become a file: worth asking before a long measurement."""
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder: name a file to write")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: its folder {path.parent} does not exist: create it first")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path}: its folder {path.parent} cannot be written to: choose another")
 
 
 def write_json(document: Mapping[str, Any], path: Path | str) -> None:

@@ -16,8 +16,10 @@ Quantity = Literal["bandwidth", "compression", "gpus", "batch"]
 #: What can be solved for, and the unit of the answer.
 UNITS: dict[str, str] = {"bandwidth": "Gbps", "compression": "×", "gpus": "GPUs", "batch": "samples"}
 
-#: No more accelerators, and no more samples per accelerator, are tried.
+#: No more accelerators are tried.
 SEARCH_LIMIT = 1_048_576
+#: No more samples per accelerator are tried.
+BATCH_LIMIT = 1_000_000_000
 #: Dividing the bytes by this much leaves nothing of them.
 COMPRESSION_LIMIT = 1e12
 
@@ -31,7 +33,8 @@ class Need:
 
     `scaling_factor` is then the best that was found. `limited_by` names what stands in the way of an unreachable
     target: ``bandwidth``, ``latency``, ``vector-add`` or ``intra-node bandwidth``. `at_search_limit` says that the
-    largest value tried still reaches the target.
+    search ended at its limit: the largest number of accelerators tried still reaches the target, or even
+    `BATCH_LIMIT` samples do not, which says nothing of more.
     """
 
     value: float | None
@@ -117,14 +120,21 @@ def solve_need(
     if solve == "gpus":
         value, extreme = _most_gpus(reaches, cluster.accelerators_per_node), float(cluster.accelerators_per_node)
     elif solve == "batch":
-        value, extreme = _smallest_whole(reaches), float(SEARCH_LIMIT)
+        value, extreme = _smallest_whole(reaches, BATCH_LIMIT), float(BATCH_LIMIT)
     elif solve == "compression":
         value, extreme = _smallest(reaches, 1.0, COMPRESSION_LIMIT), COMPRESSION_LIMIT
     else:
         value, extreme = _smallest_bandwidth(reaches, job, target), math.inf
     if value is None:
         best = job.with_value(solve, extreme)
-        return Need(None, UNITS[solve], best.scaling_factor(), reachable=False, limited_by=_limit(best))
+        return Need(
+            value=None,
+            unit=UNITS[solve],
+            scaling_factor=best.scaling_factor(),
+            reachable=False,
+            at_search_limit=solve == "batch",
+            limited_by=_limit(best),
+        )
     whole_nodes = SEARCH_LIMIT // cluster.accelerators_per_node * cluster.accelerators_per_node
     return Need(
         value=value / BYTES_PER_S_PER_GBPS if solve == "bandwidth" else value,
@@ -168,10 +178,10 @@ def _smallest(reaches: Callable[[float], bool], low: float, limit: float) -> flo
     return high
 
 
-def _smallest_whole(reaches: Callable[[float], bool]) -> int | None:
-    """Scan whole numbers from 1 up to the search limit and bisect below the first that reaches."""
+def _smallest_whole(reaches: Callable[[float], bool], limit: int) -> int | None:
+    """Scan whole numbers from 1 up to `limit` and bisect below the first that reaches."""
     low = 0
-    for high in _whole_steps(SEARCH_LIMIT):
+    for high in _whole_steps(limit):
         if reaches(high):
             while high - low > 1:
                 middle = (low + high) // 2
