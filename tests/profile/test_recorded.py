@@ -3,15 +3,18 @@
 import csv
 import json
 import re
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
+from wirebound.errors import InputError
 from wirebound.fit.communication import fit_communication, link_parameters
 from wirebound.fit.compute import ready_curve
-from wirebound.profile.record import COLUMNS, SETTINGS
+from wirebound.profile.record import COLUMNS, SETTINGS, describe_rows
 from wirebound.profile.schema import load_profile
+from wirebound.study.data import load_table
 
 RECORDED = Path(__file__).parents[2] / "data" / "recorded"
 #: A host name, a user's folder, an address: nothing of the kind belongs into a record.
@@ -78,3 +81,20 @@ def test_records_name_no_owner():
             assert not PRIVATE.search(file.read_text(encoding="utf-8")), file.name
     record = json.loads((RECORDED / "allreduce_samples.machine.json").read_text(encoding="utf-8"))
     assert record["machine"]["cores"] == 2
+
+
+def test_a_new_recording_is_read_and_a_cut_one_is_not(tmp_path):
+    for name in ("datapackage.json", "allreduce_samples.csv"):
+        shutil.copyfile(RECORDED / name, tmp_path / name)
+    table = tmp_path / "allreduce_samples.csv"
+    lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
+    table.write_text("".join(lines[:11]), encoding="utf-8")
+    with pytest.raises(InputError, match=rf"it has 10 rows, but its description says {len(lines) - 1}"):
+        load_table("allreduce_samples", tmp_path)
+    describe_rows(tmp_path, table.name)
+    assert len(load_table("allreduce_samples", tmp_path)) == 10
+    # Nothing else of the description changes, so that a recording is a small difference.
+    describe_rows(tmp_path, table.name)
+    table.write_text("".join(lines), encoding="utf-8")
+    describe_rows(tmp_path, table.name)
+    assert (tmp_path / "datapackage.json").read_bytes() == (RECORDED / "datapackage.json").read_bytes()

@@ -10,6 +10,7 @@ Paced rates need Linux and are left out, with a message, elsewhere.
 import argparse
 import csv
 import io
+import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -103,6 +104,23 @@ def samples_csv(rows: Iterable[tuple[Setting, CollectiveTiming]]) -> str:
     return text.getvalue()
 
 
+def describe_rows(folder: Path, table: str) -> None:
+    """Bring the number of rows of `table` up to date in the folder's ``datapackage.json``, where there is one.
+
+    The reader compares both, so that a table that was cut off is noticed.
+    """
+    descriptor = folder / "datapackage.json"
+    if not descriptor.is_file():
+        return
+    package = json.loads(descriptor.read_text(encoding="utf-8"))
+    with (folder / table).open(encoding="utf-8", newline="") as file:
+        rows = sum(1 for _ in csv.reader(file)) - 1
+    for resource in package["resources"]:
+        if resource["path"] == table:
+            resource["rows"] = rows
+    write_text(descriptor, json.dumps(package, indent=2, ensure_ascii=False) + "\n")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Record into a folder; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m wirebound.profile.record", description=__doc__)
@@ -115,14 +133,15 @@ def main(arguments: list[str] | None = None) -> int:
         rows, document = record_allreduce(
             seed=options.seed, tell=lambda what: print(f"record: {what}", file=sys.stderr, flush=True)
         )
+        write_text(table, samples_csv(rows))
+        describe_rows(options.out, table.name)
+        write_json(document, record)
     except InputError as error:
         print(f"record: error: {error}", file=sys.stderr)
         return 2
     except WireboundError as error:
         print(f"record: failed: {error}", file=sys.stderr)
         return 1
-    write_text(table, samples_csv(rows))
-    write_json(document, record)
     for warning in document["warnings"]:
         print(f"record: warning: {warning}", file=sys.stderr)
     return 0
