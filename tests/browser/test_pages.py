@@ -1,5 +1,6 @@
 """Every page of the book in a real browser: complete, quiet, legible on a phone and in the dark."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ _FIGURES = """() => [...document.querySelectorAll("figure img")].map(image => {
   const box = image.getBoundingClientRect();
   return {alt: image.alt, loaded: image.complete && image.naturalWidth > 0, width: box.width, height: box.height};
 })"""
+_ICON = re.compile(r'<link rel="icon" href="([^"]+)"')
 _MATH = """() => [...document.querySelectorAll("article .math")].map(
   math => ({text: math.textContent.slice(0, 60), rendered: math.querySelector("mjx-container") !== null,
             error: math.querySelector("mjx-merror") !== null}))"""
@@ -90,6 +92,13 @@ def test_no_page_logs_an_error(visits: list[Visit]) -> None:
 
 def test_no_request_fails(visits: list[Visit]) -> None:
     assert {visit.name: visit.failed for visit in visits if visit.failed} == {}
+
+
+def test_every_page_names_its_icon(book_folder: Path, pages: list[str]) -> None:
+    """A page without one makes the browser ask for /favicon.ico, which a site in a subfolder cannot have."""
+    icons = {name: _ICON.findall((book_folder / name).read_text(encoding="utf-8")) for name in pages}
+    assert {name: found for name, found in icons.items() if len(found) != 1} == {}
+    assert all(((book_folder / name).parent / found[0]).is_file() for name, found in icons.items())
 
 
 def test_no_request_leaves_the_site(visits: list[Visit]) -> None:

@@ -22,6 +22,9 @@ from wirebound.study.run_folder import check_intact, published_run
 #: The digest of what a book was built from lies in its folder, so that both are swapped in by the same rename.
 DIGEST_FILE = ".digest"
 
+#: The icon of every page, as in ``html.favicon`` of book/_config.yml.
+ICON = "_static/favicon.svg"
+
 #: Packages whose version changes the pages.
 BUILDERS = ("jupyter-book", "sphinx", "sphinx-book-theme", "pydata-sphinx-theme", "myst-nb", "sphinx-mathjax-offline")
 
@@ -103,7 +106,16 @@ def _run_jupyter_book(work: Path) -> Path:
     if finished.returncode != 0 or problems:
         first = problems[0] if problems else f"Jupyter Book ended with code {finished.returncode}"
         raise WireboundError(_and_more(f"the book was not built: {first}", problems, log))
-    return work / "_build" / "html"
+    pages = work / "_build" / "html"
+    _give_first_page_an_icon(pages / "index.html")
+    return pages
+
+
+def _give_first_page_an_icon(first_page: Path) -> None:
+    """Jupyter Book's first page is a bare redirect; without an icon of its own a browser asks for /favicon.ico."""
+    redirect = first_page.read_text(encoding="utf-8")
+    if (first_page.parent / ICON).is_file() and 'rel="icon"' not in redirect:
+        first_page.write_text(f'<link rel="icon" href="{ICON}">\n{redirect}', encoding="utf-8")
 
 
 def _and_more(message: str, problems: Sequence[str | Finding], log: Path) -> str:
