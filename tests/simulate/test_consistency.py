@@ -1,30 +1,22 @@
-"""Consistency protocols: closed forms, laws on common draws, and a second implementation in max-plus algebra."""
+"""Consistency protocols: closed forms of speed, staleness and waiting, within stated statistical bounds."""
 
 import dataclasses
 import math
-from itertools import cycle, islice
+from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from wirebound.errors import InputError
-from wirebound.model import Cluster, Link, method_named
 from wirebound.model.compute_time import ComputeTime
-from wirebound.model.library import builtin_workload
 from wirebound.simulate.consistency import BATCHES, Distribution, simulate_consistency, trace
-from wirebound.simulate.consistency_events import updates
-from wirebound.simulate.consistency_job import exchange_of, simulate_job
-from wirebound.simulate.consistency_protocols import PROTOCOLS, consistency_named
-from wirebound.simulate.step import simulate_step
+from wirebound.simulate.consistency_protocols import consistency_named
 
-from .jobs import made
-from .test_consistency_graphs import listens
+from .protocols import EVERY
 
-EVERY = ["bsp", "ssp:0", "ssp:3", "asp", "local-sgd:1", "local-sgd:7", "gossip", "gossip:4", "gossip:complete"]
-EVERY += ["gossip:torus", "gossip:exponential"]
 EXPONENTIAL = ComputeTime(2.0, "exponential", 1.0)
 #: Standard errors that a simulated mean may be off: one in 16,000, and the seeds are fixed.
 SIGMAS = 4
@@ -32,138 +24,6 @@ SIGMAS = 4
 
 def simulated(spec, workers, compute, exchange_s=0.0, **options):
     return simulate_consistency(workers, compute, exchange_s, consistency_named(spec), **options)
-
-
-def ends_of(spec, draws, exchange_s, steps):
-    """End of each step, workers × steps, of the event simulation; `draws` in the same shape, repeated beyond."""
-    workers = len(draws)
-    rule = consistency_named(spec).rule(workers)
-    ends = np.full((workers, steps), np.nan)
-    for update in updates([cycle(row) for row in draws], exchange_s, rule):
-        if update.clock < steps:
-            ends[update.worker, update.clock] = update.end_s
-            if not np.isnan(ends).any():
-                return ends
-    raise AssertionError("unreachable: updates never end")
-
-
-# --- a second implementation: end of step k of all workers at once, in max-plus algebra ---
-
-
-def max_plus_ends(spec, draws, exchange_s):
-    name, _, parameter = spec.partition(":")
-    draws = np.asarray(draws, dtype=float)
-    workers, steps = draws.shape
-    if name == "gossip":
-        graph = "ring" if not parameter else int(parameter) if parameter.isdecimal() else parameter
-        heard = listens(graph, workers) | np.eye(workers, dtype=bool)
-    ends = np.zeros((workers, steps))
-    start = np.zeros(workers)
-    for k in range(steps):
-        ends[:, k] = start + draws[:, k]
-        if name != "local-sgd" or (k + 1) % int(parameter) == 0:
-            ends[:, k] += exchange_s
-        start = ends[:, k].copy()
-        if name == "bsp" or (name == "local-sgd" and (k + 1) % int(parameter) == 0):
-            start[:] = ends[:, k].max()
-        elif name == "ssp" and k >= int(parameter):
-            start = np.maximum(start, ends[:, k - int(parameter)].max())
-        elif name == "gossip":
-            start = np.where(heard, ends[:, k], -np.inf).max(axis=1)
-    return ends
-
-
-draws = st.integers(1, 9).flatmap(
-    lambda workers: st.integers(1, 25).flatmap(
-        lambda steps: st.lists(
-            st.lists(st.floats(1e-3, 10) | st.sampled_from([1.0, 2.0]), min_size=steps, max_size=steps),
-            min_size=workers,
-            max_size=workers,
-        )
-    )
-)
-
-
-@settings(deadline=None, max_examples=200)
-@given(draws, st.floats(0, 3), st.sampled_from(EVERY) | st.integers(0, 12).map("ssp:{}".format))
-def test_events_and_max_plus_algebra_agree_exactly(times, exchange_s, spec):
-    steps = len(times[0])
-    assert (ends_of(spec, times, exchange_s, steps) == max_plus_ends(spec, times, exchange_s)).all()
-
-
-# --- laws on the same draws ---
-
-
-@settings(deadline=None, max_examples=60)
-@given(draws, st.floats(0, 3), st.integers(0, 8))
-def test_a_looser_bound_never_delays_any_step(times, exchange_s, bound):
-    steps = len(times[0])
-    strict = ends_of(f"ssp:{bound}", times, exchange_s, steps)
-    loose = ends_of(f"ssp:{bound + 1}", times, exchange_s, steps)
-    free = ends_of("asp", times, exchange_s, steps)
-    assert (loose <= strict).all()
-    assert (free <= loose).all()
-    assert (ends_of("ssp:1000", times, exchange_s, steps) == free).all()
-
-
-@settings(deadline=None, max_examples=60)
-@given(draws, st.floats(0, 3), st.integers(1, 5), st.integers(1, 4))
-def test_rarer_averages_and_fewer_neighbours_never_delay_any_step(times, exchange_s, period, multiple):
-    steps = len(times[0])
-    often = ends_of(f"local-sgd:{period}", times, exchange_s, steps)
-    assert (ends_of(f"local-sgd:{period * multiple}", times, exchange_s, steps) <= often).all()
-    bsp = ends_of("bsp", times, exchange_s, steps)
-    four = ends_of("gossip:4", times, exchange_s, steps)
-    ring = ends_of("gossip:ring", times, exchange_s, steps)
-    assert (ends_of("asp", times, exchange_s, steps) <= ring).all()
-    assert (ring <= four).all()
-    assert (four <= bsp).all()
-    for same in ("ssp:0", "local-sgd:1", "gossip:complete"):
-        assert (ends_of(same, times, exchange_s, steps) == bsp).all()
-
-
-@settings(deadline=None, max_examples=60)
-@given(draws, st.floats(0, 3), st.integers(0, 6))
-def test_no_reader_is_more_than_the_bound_ahead(times, exchange_s, bound):
-    workers = len(times)
-    rule = consistency_named(f"ssp:{bound}").rule(workers)
-    run = list(islice(updates([cycle(row) for row in times], exchange_s, rule), 40 * workers))
-    done = [0] * workers
-    order = sorted(  # at one instant what is applied comes before what begins
-        [(u.end_s, 0, n, u) for n, u in enumerate(run)] + [(u.start_s, 1, n, u) for n, u in enumerate(run)]
-    )
-    for now, begins, _, update in order:
-        if now > run[-1].end_s:
-            break
-        if not begins:
-            done[update.worker] += 1
-        else:
-            assert update.clock - min(done) <= bound
-    assert all(0 <= update.age <= bound for update in run)
-
-
-@pytest.mark.parametrize("graph", ["ring", "torus", "exponential"])
-def test_gossiping_workers_are_no_further_apart_in_clocks_than_in_the_graph(graph):
-    workers = 12
-    hops = np.zeros((workers, workers))
-    reach = np.eye(workers)
-    while not reach.all():
-        hops += reach == 0
-        reach = np.sign(reach @ (listens(graph, workers) + np.eye(workers)))
-    done = np.zeros(workers)
-    run = trace(workers, ComputeTime(1.0, "lognormal", 1.0, factors=(4.0,)), 0.1, consistency_named(f"gossip:{graph}"))
-    furthest = 0.0
-    for update in islice(run, 3_000):
-        done[update.worker] += 1
-        ahead = done[:, None] - done[None, :]
-        # Beginning step k takes k steps of those one hop away; finishing it makes one more.
-        assert (ahead <= hops + (hops > 0)).all()
-        furthest = max(furthest, ahead.max())
-    assert furthest > 1
-    assert update.age == hops.max() - 1
-
-
-# --- closed forms ---
 
 
 @pytest.mark.parametrize("spec", EVERY)
@@ -408,35 +268,6 @@ def test_quantiles_are_those_of_the_sorted_numbers(numbers, share):
     assert found.quantile(share) == np.quantile(numbers, share, method="inverted_cdf")
 
 
-@pytest.mark.parametrize("spec", [*EVERY, *(protocol.example for protocol in PROTOCOLS.values())])
-def test_names_can_be_read_back(spec):
-    assert consistency_named(str(consistency_named(spec))) == consistency_named(spec)
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("sssp:3", "unknown consistency protocol 'sssp'"),
-        ("", "unknown consistency protocol ''"),
-        ("ssp", "'ssp' needs a number: write ssp:3"),
-        ("local-sgd", "write local-sgd:8"),
-        ("bsp:3", "'bsp:3': takes no parameter"),
-        ("asp:", "'asp:': takes no parameter"),
-        ("ssp:-1", "'-1' must be a whole number from 0"),
-        ("ssp:two", "'two' must be a whole number from 0"),
-        ("ssp:" + "9" * 5000, "must be a whole number"),
-        ("local-sgd:0", "'0' must be a whole number from 1"),
-        ("gossip:3", "must be even"),
-        ("gossip:0", "from 2"),
-        ("gossip:tours", "did you mean 'torus'"),
-    ],
-)
-def test_names_that_are_none(spec, message):
-    with pytest.raises(InputError, match=message) as raised:
-        consistency_named(spec)
-    assert "\n" not in str(raised.value)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -455,53 +286,3 @@ def test_what_cannot_be_simulated(options, message):
     arguments = {"spec": "bsp", "workers": 8, "compute": ComputeTime(1.0)} | options
     with pytest.raises(InputError, match=message):
         simulated(**arguments)
-
-
-# --- jobs ---
-
-HAND = made([1.0], [8], 2.0)
-
-
-def test_bsp_of_a_job_is_the_step():
-    workload, cluster, method = builtin_workload("resnet50"), Cluster(8, Link(1.25e9), 4), method_named("wfbp-a2a")
-    step = simulate_step(workload, cluster, method)
-    found = simulate_job(workload, cluster, method, consistency_named("bsp"), ComputeTime(1.0), steps=20)
-    assert found.period_s == pytest.approx(step.iteration_s, rel=1e-9)
-    local = simulate_job(workload, cluster, method, consistency_named("local-sgd:4"), ComputeTime(1.0), steps=20)
-    assert local.period_s == pytest.approx(step.compute_s + step.exposed_s / 4, rel=1e-9)
-
-
-def test_a_job_with_servers_by_hand():
-    # 8 bytes, 4 workers, 1 B/s, 1 server: together 32 s one way; alone 8 s, and the server is busy for 8 s with each.
-    cluster, method = Cluster(4, Link(1.0)), method_named("bsp-ps", servers=1)
-    assert dataclasses.astuple(exchange_of(HAND, cluster, method, consistency_named("bsp"))) == (3, 64, 0)
-    for spec in ("asp", "ssp:3"):
-        assert dataclasses.astuple(exchange_of(HAND, cluster, method, consistency_named(spec))) == (3, 16, 8)
-    two = method_named("bsp-ps", servers=2)
-    assert dataclasses.astuple(exchange_of(HAND, cluster, two, consistency_named("asp"))) == (3, 16, 4)
-    # compression divides both; a colocated server has no queue: 2·3/4·8 s
-    halved = dataclasses.replace(method, compression=2.0)
-    assert dataclasses.astuple(exchange_of(HAND, cluster, halved, consistency_named("asp"))) == (3, 8, 4)
-    colocated = method_named("bsp-ps", colocated=True)
-    assert dataclasses.astuple(exchange_of(HAND, cluster, colocated, consistency_named("asp"))) == (3, 12, 0)
-    # 4 updates in 19 s would be more than one in 8 s
-    found = simulate_job(HAND, cluster, method, consistency_named("asp"), ComputeTime(1.0))
-    assert found.steps_per_s == pytest.approx(1 / 8)
-
-
-def test_a_gossiping_job_by_hand():
-    cluster, method = Cluster(8, Link(2.0, 0.25)), method_named("bsp-a2a")
-    for spec, degree in (("gossip", 2), ("gossip:complete", 7), ("gossip:exponential", 3), ("gossip:torus", 3)):
-        exchange = exchange_of(HAND, cluster, method, consistency_named(spec))
-        assert dataclasses.astuple(exchange) == (3, degree * (0.25 + 8 / 2), 0)
-    # two per node first add up and then spread the result: 2·(1/2)·8/4 s
-    nodes = Cluster(8, Link(2.0, 0.25), 2, Link(4.0))
-    exchange = exchange_of(HAND, nodes, method, consistency_named("gossip"))
-    assert exchange.exchange_s == pytest.approx(2 * 4.25 + 2)
-    alone = exchange_of(HAND, Cluster(1, Link(2.0)), method, consistency_named("gossip"))
-    assert dataclasses.astuple(alone) == (3, 0, 0)
-
-
-def test_asynchronous_protocols_need_servers():
-    with pytest.raises(InputError, match="asp needs parameter servers, and method 'ddp' is an all-reduce"):
-        exchange_of(HAND, Cluster(4, Link(1.0)), method_named("ddp"), consistency_named("asp"))

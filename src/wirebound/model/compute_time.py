@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from wirebound.errors import InputError, unknown_name
 
+#: Distributions beyond this spread are no compute times.
+LARGEST_SPREAD = 100.0
+
 
 @dataclass(frozen=True, slots=True)
 class ComputeTime:
@@ -33,8 +36,8 @@ class ComputeTime:
             raise InputError(f"mean compute time {self.mean_s} s must be finite and greater than 0")
         if self.jitter not in JITTERS:
             raise unknown_name("jitter", self.jitter, JITTERS)
-        if not 0 <= self.spread < math.inf:
-            raise InputError(f"spread {self.spread} must be a finite coefficient of variation, at least 0, such as 0.1")
+        if not 0 <= self.spread <= LARGEST_SPREAD:
+            raise InputError(f"spread {self.spread} must be a coefficient of variation from 0 to 100, such as 0.1")
         if self.jitter == "exponential" and self.spread > 1:
             raise InputError(f"spread {self.spread} of exponential jitter must be at most 1: use lognormal beyond")
         if self.jitter in ("none", "empirical") and self.spread > 0:

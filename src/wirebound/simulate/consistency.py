@@ -63,7 +63,8 @@ class ConsistencyResult:
     read that it was computed from and its own application (mean P − 1 for ASP, whatever the workers' speeds); 0 for
     protocols whose updates are applied together or only to the worker's own model. `age` is that of each read, in
     clocks: the reader's clock minus the number of steps of every worker that are in what it reads for certain; 0 for
-    BSP, at most s for SSP(s) (Ho et al. 2013), below H for local SGD, the graph's diameter − 1 for gossip.
+    BSP, at most s for SSP(s) (Ho et al. 2013), below H for local SGD, the graph's diameter − 1 for gossip. Under ASP
+    nothing bounds it: where workers differ for good it grows with the steps simulated.
 
     `steady` is false where the two halves of the measured time differ in speed by more than chance and 1 %, or where
     SSP's fastest worker cannot have reached its bound yet.
@@ -164,7 +165,7 @@ def simulate_consistency(
     groups = workers // group
     cycle = consistency.rule(groups).cycle
     if steps is None:
-        steps = min(2_000, max(200, 100_000 // groups))
+        steps = min(2_000, max(2 * BATCHES, 100_000 // groups))
     if steps < 1 or (warm_up is not None and warm_up < 0):
         raise InputError(f"steps {steps} must be at least 1, and warm-up steps {warm_up} not negative")
     batch_steps = -(-steps // (BATCHES * cycle)) * cycle

@@ -167,4 +167,4 @@ def consistency_named(spec: str) -> Consistency:
     try:
         return Consistency(name, protocol.read(text))
     except InputError as error:
-        raise InputError(f"consistency {spec!r}: {error}, such as {protocol.example}") from None
+        raise InputError(f"consistency {spec!r}: {error}; write it like {protocol.example}") from None
