@@ -165,7 +165,7 @@ def simulate_consistency(
     groups = workers // group
     cycle = consistency.rule(groups).cycle
     if steps is None:
-        steps = min(2_000, max(2 * BATCHES, 100_000 // groups))
+        steps = min(2_000, max(2 * BATCHES, 50_000 // groups))
     if steps < 1 or (warm_up is not None and warm_up < 0):
         raise InputError(f"steps {steps} must be at least 1, and warm-up steps {warm_up} not negative")
     batch_steps = -(-steps // (BATCHES * cycle)) * cycle
