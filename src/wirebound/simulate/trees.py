@@ -12,7 +12,8 @@ def pipelined_double_tree_all_reduce(size: float, workers: int, latency: float, 
     (Sanders et al. 2009; as in NCCL). The first piece makes 2d hops. For each further one the busiest worker sends f
     messages: 2 with two workers, 3 with three, else 4 (up in both trees, down to two children in the one where it is
     an inner node), so that long vectors take f/2 · S/B. The best m = √((2d−f)·S/(2B) / (f·α)), at least 1, is taken
-    without rounding; the equation is this project's own, and a test holds it against an event simulation.
+    without rounding. The equation is this project's own: simulated message by message, trees take up to 15 % longer
+    for long vectors and up to 40 % for those of one piece.
     """
     if workers == 1:
         return 0.0
