@@ -42,8 +42,14 @@ _LARGEST = 1_000_000_000
 
 
 def candidates(name: str) -> tuple[str, ...]:
-    """Return the names that `name` chooses from: several for ``auto``, else only itself; raises `InputError`."""
+    """Return the names that `name` chooses from: several for ``auto``, else only itself.
+
+    Raises `InputError` with the closest name for an unknown one, and for parameters that cannot be read.
+    """
+    if name == FLAT_RING:
+        return (name,)
     if name != "auto" and not name.startswith("auto:"):
+        all_reduce_named(name)
         return (name,)
     library = name.removeprefix("auto").removeprefix(":")
     if library not in LIBRARIES:
@@ -78,9 +84,13 @@ def _byteps(name: str, parameters: str) -> AllReduce:
     )
 
 
-def _in_network(name: str, parameters: str) -> AllReduce:
+def switch_slots(name: str) -> tuple[int, int, float | None]:
+    """Return the slots, the bytes of each and the seconds for which one is taken, of a name such as ``in-network``.
+
+    None stands for twice the link's latency. Raises `InputError` for parameters that cannot be read.
+    """
     example = f"in-network:{DEFAULT_SLOTS}x{DEFAULT_SLOT_BYTES}@20us"
-    pool, at, duration = parameters.partition("@")
+    pool, at, duration = name.partition(":")[2].partition("@")
     slots, slot_bytes = DEFAULT_SLOTS, DEFAULT_SLOT_BYTES
     if pool:
         numbers = pool.split("x")
@@ -93,6 +103,11 @@ def _in_network(name: str, parameters: str) -> AllReduce:
             round_trip = parse_duration(duration)
         except InputError as error:
             raise InputError(f"collective {name!r}: {error}") from None
+    return slots, slot_bytes, round_trip
+
+
+def _in_network(name: str, parameters: str) -> AllReduce:
+    slots, slot_bytes, round_trip = switch_slots(name)
 
     def seconds(size: float, workers: int, latency: float, bandwidth: float) -> float:
         trip = 2 * latency if round_trip is None else round_trip

@@ -131,9 +131,6 @@ def sent_bytes(
 def _collectives(method: Method) -> tuple[str, ...]:
     """The collectives that a message may take; raises `InputError` for an unknown one, whatever the architecture."""
     names = candidates(method.collective)
-    for name in names:
-        if name != FLAT_RING:
-            all_reduce_named(name)
     return names if method.architecture == "all-reduce" else names[:1]
 
 
