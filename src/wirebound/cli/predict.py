@@ -13,6 +13,7 @@ from wirebound.cli.consistency_options import (
     consistency_document,
     echo_consistency,
 )
+from wirebound.cli.job_collective import collective_shares
 from wirebound.cli.job_options import JobOptions, with_job_options
 from wirebound.cli.job_reading import Job, read_job
 from wirebound.cli.job_report import counted, echo_assumptions, job_document, job_line
@@ -59,6 +60,7 @@ def predict(
     for line in job.notes:
         note(line)
     samples_per_s = _samples_per_s(job, step)
+    shares = collective_shares(job.workload, job.cluster, job.method, step, include_vector_add=job.include_vector_add)
     document = {
         "iteration_s": step.iteration_s,
         "compute_s": step.compute_s,
@@ -71,6 +73,7 @@ def predict(
         "node_wire_bytes": step.node_wire_bytes,
         "link_utilization": step.link_utilization,
         "messages": len(step.messages),
+        "collectives": shares,
         "job": job_document(job),
         "assumptions": job.assumptions,
     }
@@ -96,6 +99,11 @@ def predict(
     )
     if protocol is not None:
         echo_consistency(protocol, job)
+    if len(shares) > 1:
+        carried = (
+            f"{row['name']} {counted(row['messages'], 'message')}, {format_bytes(row['bytes'])}" for row in shares
+        )
+        typer.echo(f"  collectives     {'; '.join(carried)}")
     echo_assumptions(job)
 
 
