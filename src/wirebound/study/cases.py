@@ -16,7 +16,9 @@ from wirebound.simulate.step import simulate_step
 from wirebound.study.data import load_table
 from wirebound.units import BYTES_PER_S_PER_GBPS as GBPS
 
-_DDP = method_named("ddp")
+#: NCCL's rings pass through every accelerator, so that a node's link carries 2(P−1)/P of the gradients.
+_DDP = method_named("ddp", collective="flat-ring")
+_HOROVOD = method_named("horovod", collective="flat-ring")
 
 
 def _even_workload(name: str, size: int, layers: int, compute_s: float) -> Workload:
@@ -46,8 +48,7 @@ def _rdma_off() -> float:
 
 def _slow_ethernet() -> float:
     workload = builtin_workload("resnet50").with_compute_s(32 / 171)
-    flat_ring = Cluster(4, Link(1 * GBPS))
-    return 1 / simulate_step(workload, flat_ring, method_named("horovod")).scaling_factor
+    return 1 / simulate_step(workload, _cluster(2, 2, 1), _HOROVOD).scaling_factor
 
 
 def _volume() -> float:
@@ -60,17 +61,15 @@ def _one_layer() -> float:
 
 
 def _fp16() -> float:
-    workload, cluster, method = builtin_workload("resnet50"), _cluster(4, 8, 10), method_named("horovod")
-    full = simulate_step(workload, cluster, method).iteration_s
-    half = simulate_step(workload.with_gradient_dtype("fp16"), cluster, method).iteration_s
+    workload, cluster = builtin_workload("resnet50"), _cluster(4, 8, 25)
+    full = simulate_step(workload, cluster, _HOROVOD).iteration_s
+    half = simulate_step(workload.with_gradient_dtype("fp16"), cluster, _HOROVOD).iteration_s
     return 100 * (full / half - 1)
 
 
 def _rdma_or_tcp() -> float:
     workload, method = builtin_workload("vgg16"), method_named("horovod")
-    tcp, rdma = (
-        _bandwidth_gbps(workload, 4, 4, workload.compute_s * 16 / speedup, method) for speedup in (12.5, 13.8)
-    )
+    tcp, rdma = (_bandwidth_gbps(workload, 4, 4, workload.compute_s * 16 / speedup, method) for speedup in (12.5, 13.8))
     return tcp / rdma
 
 
@@ -91,7 +90,7 @@ def _two_gpus() -> float:
 def _servers() -> float:
     workload, link = builtin_workload("resnet50"), Link(21.1 * GBPS)
     servers = simulate_step(workload, Cluster(2, link), method_named("wfbp-ps", servers=2, push_pull_overlap=1.0))
-    ring = simulate_step(workload, Cluster(2, link), method_named("horovod"))
+    ring = simulate_step(workload, Cluster(2, link), _HOROVOD)
     return ring.iteration_s / servers.iteration_s
 
 
@@ -110,7 +109,7 @@ CASES: dict[str, Callable[[], float]] = {
 
 
 def practitioners_cases() -> pd.DataFrame:
-    """Return every question with the computed answer (`computed`) and whether it is in the observed range (`agrees`)."""
+    """Return every question with the answer (`computed`), and whether it lies in the observed range (`agrees`)."""
     table = load_table("cases")
     table["computed"] = [CASES[name]() for name in table["case"]]
     table["agrees"] = table["computed"].between(table["observed_low"], table["observed_high"])
