@@ -96,7 +96,8 @@ def architecture_grid(
 ) -> list[ArchitectureCost]:
     """Return the rows of all combinations: sizes in bytes, latencies in seconds, bandwidths in bytes per second.
 
-    `latency_per_partner` as in `compare_architectures`. Raises `InputError` for workers that do not fill their nodes, a bad link, or an unknown collective.
+    `latency_per_partner` is that of `compare_architectures`. Raises `InputError` for workers that do not fill their
+    nodes, a bad link, or an unknown collective.
     """
     rows = []
     for count in workers:
