@@ -97,13 +97,13 @@ def predict(
         f" {format_duration(step.communication_s)}; a worker sends {format_bytes(step.wire_bytes_per_worker)};"
         f" link {step.link_utilization:.1%} used over the step"
     )
+    if protocol is not None:
+        echo_consistency(protocol, job)
     if len(shares) > 1:
         carried = (
             f"{row['name']} {counted(row['messages'], 'message')}, {format_bytes(row['bytes'])}" for row in shares
         )
         typer.echo(f"  collectives     {'; '.join(carried)}")
-    if protocol is not None:
-        echo_consistency(protocol, job)
     echo_assumptions(job)
 
 
