@@ -1,10 +1,10 @@
 """The result of simulating one training step."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One transfer: `size` bytes before compression; `ready_s`, `start_s`, `end_s` in seconds since backward began.
 
     `tensors` are the indices of the workload's tensors that it carries, wholly or in part.

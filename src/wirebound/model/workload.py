@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from wirebound.errors import InputError
 
@@ -25,7 +26,7 @@ class Tensor:
     forward_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is derived from the tensors is kept once it was asked for
 class Workload:
     """Gradient tensors in the order in which they become ready in backward, and the compute time around them.
 
@@ -66,27 +67,32 @@ class Workload:
                 f" {self.compute_s:g} s: it must be finite and greater than 0"
             )
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes of all gradients."""
-        return sum(tensor.size for tensor in self.tensors)
+        return sum(self.sizes)
 
-    @property
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of each gradient."""
+        return tuple(tensor.size for tensor in self.tensors)
+
+    @cached_property
     def ready_s(self) -> tuple[float, ...]:
         """Seconds from the start of backward until each gradient is ready."""
         return tuple(itertools.accumulate(tensor.gap_s for tensor in self.tensors))
 
-    @property
+    @cached_property
     def backward_s(self) -> float:
         """Seconds of the whole backward pass, the sum of the gaps."""
         return self.ready_s[-1]
 
-    @property
+    @cached_property
     def compute_s(self) -> float:
         """Seconds of one step without any communication."""
         return self.forward_s + self.backward_s + self.optimizer_s
 
-    @property
+    @cached_property
     def forward_gaps_s(self) -> tuple[float, ...]:
         """Forward seconds of each tensor's layer, in backward order: `forward_s` shared out, nothing lost or added.
 
