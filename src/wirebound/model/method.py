@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from wirebound.errors import InputError, unknown_name
+from wirebound.model.compressor import Compressor
 
 MIB = 2**20
 
@@ -20,8 +21,14 @@ class Method:
     partitions in the order in which the next forward pass needs them. `collective` names the all-reduce algorithm
     (``ring``, ``halving-doubling``, ``tree``). `merge_below_bytes` lets mg-wfbp always merge smaller tensors.
     `servers` are the parameter servers (0: as many as nodes), beside the workers unless `colocated`;
-    `push_pull_overlap` in [0, 1] is the share of pull hidden under push. `compression` divides the bytes on the wire
-    and costs nothing.
+    `push_pull_overlap` in [0, 1] is the share of pull hidden under push.
+
+    `compression` divides the bytes on the wire and costs nothing. A `compressor` instead has its own bytes, way over
+    the network and cost; tensors smaller than `compress_from_bytes` stay as they are, and `compressors_by_tensor`
+    names tensors that another compressor, or none, encodes. Gathered payloads go between nodes, each of which has
+    reduced its own accelerators' gradients first, unless `flat_gather` makes all workers gather from each other.
+    Servers send the sum uncompressed where its code cannot be summed, unless they encode it again
+    (`compressed_pull`).
     """
 
     name: str
@@ -39,10 +46,21 @@ class Method:
     colocated: bool = False
     push_pull_overlap: float = 0.0
     compression: float = 1.0
+    compressor: Compressor | None = None
+    compress_from_bytes: float = 0.0
+    compressors_by_tensor: tuple[tuple[str, Compressor | None], ...] = ()
+    flat_gather: bool = False
+    compressed_pull: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.compression) and self.compression >= 1):
             raise InputError(f"compression ratio {self.compression} must be a finite number, at least 1")
+        if self.compresses and self.compression != 1:
+            raise InputError(
+                f"a compressor and the compression ratio {self.compression} exclude each other: leave one of them out"
+            )
+        if not self.compress_from_bytes >= 0:
+            raise InputError(f"compression threshold {self.compress_from_bytes} B must not be negative")
         if not 0 <= self.push_pull_overlap <= 1:
             raise InputError(f"push-pull overlap {self.push_pull_overlap} must be between 0 and 1")
         if not self.merge_below_bytes >= 0:
@@ -58,6 +76,11 @@ class Method:
         ):
             if not value > 0:
                 raise InputError(f"{what} {value} B must be greater than zero")
+
+    @property
+    def compresses(self) -> bool:
+        """Whether a compressor encodes any tensor."""
+        return self.compressor is not None or any(compressor for _, compressor in self.compressors_by_tensor)
 
 
 #: The seven techniques of Shi et al. (2020), then the two libraries' defaults.

@@ -18,12 +18,14 @@ class Tensor:
 
     `size` is in bytes; `gap_s` is the backward time in seconds since the tensor before it became ready; `forward_s`
     is the measured forward time of its layer in seconds, None where there is none (see `Workload.forward_gaps_s`).
+    `shape` is in elements as the parameter is registered, outputs first, None where it is not known.
     """
 
     name: str
     size: int
     gap_s: float
     forward_s: float | None = None
+    shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)  # no slots: what is derived from the tensors is kept once it was asked for
@@ -61,11 +63,23 @@ class Workload:
             for time in (tensor.gap_s, 0.0 if tensor.forward_s is None else tensor.forward_s):
                 if not (math.isfinite(time) and time >= 0):
                     raise InputError(f"workload {self.name!r}: tensor {index} ({tensor.name}) has the time {time} s")
+            if tensor.shape is not None and math.prod(tensor.shape) * self.element_bytes != tensor.size:
+                raise InputError(
+                    f"workload {self.name!r}: tensor {index} ({tensor.name}) has {tensor.size} bytes, but its shape"
+                    f" {tensor.shape} of {self.gradient_dtype} has {math.prod(tensor.shape) * self.element_bytes}"
+                )
         if not 0 < self.compute_s < math.inf:
             raise InputError(
                 f"workload {self.name!r}: its compute time, forward_s + gap_s of all tensors + optimizer_s, is"
                 f" {self.compute_s:g} s: it must be finite and greater than 0"
             )
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one gradient value; raises `InputError` for an unknown type."""
+        if self.gradient_dtype not in GRADIENT_DTYPES:
+            raise InputError(f"unknown gradient type {self.gradient_dtype!r}: use one of {', '.join(GRADIENT_DTYPES)}")
+        return GRADIENT_DTYPES[self.gradient_dtype]
 
     @cached_property
     def size(self) -> int:

@@ -70,6 +70,7 @@ def planned_messages(workload: Workload, method: Method, cost: Cost | None = Non
     ready, sizes, limit = workload.ready_s, workload.sizes, method.partition_bytes
     messages = []
     for first, end in itertools.pairwise((0, *ends)):
+        tensors: tuple[int, ...]
         if end - first == 1:  # the common case, cheaper than a range
             total, tensors = sizes[first], (first,)
         else:
