@@ -21,7 +21,10 @@ class Method:
     partitions in the order in which the next forward pass needs them. `collective` names the all-reduce algorithm
     (``ring``, ``halving-doubling``, ``tree``). `merge_below_bytes` lets mg-wfbp always merge smaller tensors.
     `servers` are the parameter servers (0: as many as nodes), beside the workers unless `colocated`;
-    `push_pull_overlap` in [0, 1] is the share of pull hidden under push.
+    `push_pull_overlap` in [0, 1] is the share of pull hidden under push of the same message. With `pipelined`, the
+    pull of a message runs beside the push of later ones instead, as full-duplex links allow (servers on the workers'
+    machines use both directions already and gain nothing). `incast` in [0, 1) is the share of goodput that a server's
+    link loses when several workers use it at once.
 
     `compression` divides the bytes on the wire and costs nothing. A `compressor` instead has its own bytes, way over
     the network and cost; tensors smaller than `compress_from_bytes` stay as they are, and `compressors_by_tensor`
@@ -45,6 +48,8 @@ class Method:
     servers: int = 0
     colocated: bool = False
     push_pull_overlap: float = 0.0
+    pipelined: bool = False
+    incast: float = 0.0
     compression: float = 1.0
     compressor: Compressor | None = None
     compress_from_bytes: float = 0.0
@@ -63,6 +68,10 @@ class Method:
             raise InputError(f"compression threshold {self.compress_from_bytes} B must not be negative")
         if not 0 <= self.push_pull_overlap <= 1:
             raise InputError(f"push-pull overlap {self.push_pull_overlap} must be between 0 and 1")
+        if self.pipelined and self.push_pull_overlap:
+            raise InputError("pipelined and a push-pull overlap both overlap push and pull: leave one of them out")
+        if not 0 <= self.incast < 1:
+            raise InputError(f"incast {self.incast} must be at least 0 and less than 1")
         if not self.merge_below_bytes >= 0:
             raise InputError(f"merge threshold {self.merge_below_bytes} B must not be negative")
         if self.servers < 0:
@@ -76,6 +85,11 @@ class Method:
         ):
             if not value > 0:
                 raise InputError(f"{what} {value} B must be greater than zero")
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether messages need the device, or push and pull, followed one by one: the plain step does not do."""
+        return self.compresses or (self.architecture == "parameter-server" and (self.pipelined or self.incast > 0))
 
     @property
     def compresses(self) -> bool:

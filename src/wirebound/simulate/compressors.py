@@ -92,7 +92,7 @@ def randomk_bytes(gradient: Gradient, parameter: float, bucket: int) -> int:
 
 
 def topk_bytes(gradient: Gradient, parameter: float, bucket: int) -> int:
-    """Top-k and gTop-k (Shi et al. 2019): k int32 indices, k values; k follows from the share, so it needs no header."""
+    """Top-k and gTop-k (Shi et al. 2019): k int32 indices, k values; k follows from the share and needs no header."""
     return _kept(gradient, parameter) * (INDEX_BYTES + gradient.element_bytes)
 
 
@@ -102,9 +102,9 @@ def dgc_bytes(gradient: Gradient, parameter: float, bucket: int) -> int:
 
 
 def powersgd_bytes(gradient: Gradient, parameter: float, bucket: int) -> int | None:
-    """PowerSGD (Vogels et al. 2019): the factors n×r and m×r; None, so uncompressed, for vectors and where that is less.
+    """PowerSGD (Vogels et al. 2019): the factors n×r and m×r, the rank at most n and m.
 
-    The rank is at most n and m.
+    None, so uncompressed, for a vector, and where the factors are no smaller than the matrix.
     """
     if gradient.matrix is None:
         return None
