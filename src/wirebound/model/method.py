@@ -18,7 +18,8 @@ class Method:
 
     `schedule` decides which gradients form a message and when it may start: ``bsp`` one message after backward,
     ``wfbp`` one per tensor, ``horovod`` and ``ddp`` two fusion rules, ``mg-wfbp`` merging where it pays, ``priority``
-    partitions in the order in which the next forward pass needs them. `collective` names the all-reduce algorithm
+    partitions in the order in which the next forward pass needs them, ``tictac`` one per tensor, pushed as it is ready
+    and pulled from the servers in the order of the next forward pass. `collective` names the all-reduce algorithm
     (``ring``, ``halving-doubling``, ``tree``). `merge_below_bytes` lets mg-wfbp always merge smaller tensors.
     `servers` are the parameter servers (0: as many as nodes), beside the workers unless `colocated`;
     `push_pull_overlap` in [0, 1] is the share of pull hidden under push of the same message. With `pipelined`, the
@@ -70,6 +71,8 @@ class Method:
             raise InputError(f"push-pull overlap {self.push_pull_overlap} must be between 0 and 1")
         if self.pipelined and self.push_pull_overlap:
             raise InputError("pipelined and a push-pull overlap both overlap push and pull: leave one of them out")
+        if self.schedule == "tictac" and self.architecture != "parameter-server":
+            raise InputError("the schedule tictac orders pulls: it needs the architecture parameter-server")
         if not 0 <= self.incast < 1:
             raise InputError(f"incast {self.incast} must be at least 0 and less than 1")
         if not self.merge_below_bytes >= 0:
@@ -89,7 +92,8 @@ class Method:
     @property
     def has_stages(self) -> bool:
         """Whether messages need the device, or push and pull, followed one by one: the plain step does not do."""
-        return self.compresses or (self.architecture == "parameter-server" and (self.pipelined or self.incast > 0))
+        staged_servers = self.pipelined or self.incast > 0 or self.schedule == "tictac"
+        return self.compresses or (self.architecture == "parameter-server" and staged_servers)
 
     @property
     def compresses(self) -> bool:
@@ -114,11 +118,23 @@ METHODS = {
 }
 
 
+#: Orders for parameter servers. P3 (Jayarajan et al. 2019) cuts tensors into slices of 50,000 parameters, pushes the
+#: most urgent first, one at a time, and pulls each as soon as it is summed. TicTac: see `wirebound.simulate.tictac`.
+ORDERED_METHODS = {
+    "p3": Method("p3", "parameter-server", "priority", partition_bytes=200_000, credit_bytes=200_000, pipelined=True),
+    "tictac": Method("tictac", "parameter-server", "tictac"),
+}
+
+#: The names that `method_named` knows.
+METHOD_NAMES = (*METHODS, *ORDERED_METHODS)
+
+
 def method_named(name: str, **changes: object) -> Method:
     """Return the built-in method `name` with some fields changed.
 
     Raises `InputError` with the closest name for an unknown one.
     """
-    if name not in METHODS:
-        raise unknown_name("method", name, METHODS)
-    return replace(METHODS[name], **changes)  # type: ignore[arg-type]
+    known = METHODS | ORDERED_METHODS
+    if name not in known:
+        raise unknown_name("method", name, known)
+    return replace(known[name], **changes)  # type: ignore[arg-type]

@@ -216,7 +216,8 @@ class Coding:
     def _servers_s(self, way: Way, load: Load) -> tuple[float, float]:
         method, link, nodes = self._method, self._cluster.inter, self._cluster.nodes
         push, pull = self._server_bytes(way, load)
-        if push == pull and not method.pipelined and not method.incast and way in ("dense", "all-reduce"):
+        apart = method.schedule == "tictac" or (method.pipelined and not method.colocated)
+        if push == pull and not apart and not method.incast and way in ("dense", "all-reduce"):
             return self._dense(push), 0.0
         latency, bandwidth = link.latency_s, link.effective_bandwidth
         ratio = method.compression
@@ -230,7 +231,7 @@ class Coding:
                 one_way_s(size / ratio, nodes, servers, latency, bandwidth, method.incast) for size in (push, pull)
             )
         inside_s = self._inside(load.summed if way == "all-reduce" else load.raw)
-        if method.pipelined and not method.colocated:
+        if apart:
             return inside_s + push_s, pull_s
         return inside_s + exchange_s(push_s, pull_s, 0.0 if method.colocated else method.push_pull_overlap), 0.0
 

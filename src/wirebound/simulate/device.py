@@ -181,7 +181,7 @@ def run_priority(
     offered = back = task = 0  # messages encoded, messages decoded, tasks of both passes done
     while task < 2 * tensors:
         if task < tensors:
-            wire.run(now, gaps[task] > 0)  # with no gap, more may be ready at this very instant
+            wire.run(now, now + gaps[task] > now)  # with no gap, more may be ready at this very instant
         elif task == tensors:
             wire.run(float("inf"), True)
         arrived = back < len(wire.order) and wire.end[wire.order[back]] <= now

@@ -54,6 +54,7 @@ SCHEDULES: dict[str, Callable[[Workload, Method, Cost | None], list[int]]] = {
     "ddp": _ddp,
     "mg-wfbp": _mg_wfbp,
     "priority": _wfbp,  # whole tensors, cut into partitions; `priority` decides their order on the wire
+    "tictac": _wfbp,  # `tictac` decides the order of the pulls
 }
 
 
