@@ -10,7 +10,7 @@ from wirebound.errors import InputError
 from wirebound.model import METHODS, Cluster, Codec, Compressor, Link, Method, method_named
 from wirebound.model.library import builtin_workload
 from wirebound.model.method import ORDERED_METHODS
-from wirebound.simulate.coding import Coding, tensor_shares
+from wirebound.simulate.coding import Coding, tensor_parts
 from wirebound.simulate.compressors import compressor_named
 from wirebound.simulate.messages import planned_messages
 from wirebound.simulate.step import simulate_step
@@ -130,7 +130,7 @@ def test_servers_send_the_sum_in_the_code_where_it_can_be_summed():
     assert one_message_s("topk:0.01", cluster, method="bsp-ps", colocated=True) == pytest.approx(2 + colocated)
     step = simulate_step(made([0.0], [8000]), cluster, method_named("bsp-ps", compressor=compressor_named("topk:0.01")))
     assert (step.wire_bytes_per_worker, step.wire_ratio) == (160, pytest.approx(16000 / 8160))
-    with pytest.raises(InputError, match="gtopk:0.01 merges in a tree between workers: use an all-reduce method"):
+    with pytest.raises(InputError, match="merges in a tree between workers: use an all-reduce method"):
         one_message_s("gtopk:0.01", cluster, method="bsp-ps")
 
 
@@ -233,15 +233,15 @@ def test_pieces_share_a_payload():
     workload = made([1.0, 1.0], [400, 100])
     method = Method("cut", "all-reduce", "bsp", partition_bytes=150, compressor=compressor_named("ef-signsgd"))
     planned = planned_messages(workload, method)
-    assert tensor_shares(planned, workload.sizes) == [
-        [(0, 0.375)],
-        [(0, 0.375)],
-        [(0, 0.25), (1, 0.5)],
-        [(1, 0.5)],
+    assert tensor_parts(planned, workload.sizes) == [
+        [(0, 150)],
+        [(0, 150)],
+        [(0, 100), (1, 50)],
+        [(1, 50)],
     ]
-    # payloads of 17 and 8 bytes: 6.375 → 7 twice, then 4.25 → 5 and half of 8, then the other half
+    # payloads of ⌈100/8⌉ + 4 = 17 and ⌈25/8⌉ + 4 = 8 bytes
     coded = Coding(workload, UNIT_CLUSTER, method).messages(planned)
-    assert [message.push_s for message in coded] == [7, 7, 9, 4]
+    assert [message.push_s for message in coded] == [6.375, 6.375, 4.25 + 4, 4]
 
 
 def test_one_tensor_one_worker_and_a_network_that_costs_nothing():

@@ -4,7 +4,6 @@ Tensors of one message that travel in the same way share one operation; those th
 or pushed and pulled, beside them.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -28,13 +27,14 @@ from wirebound.simulate.servers import colocated_one_way_s, exchange_s, one_way_
 class CodedMessage(NamedTuple):
     """Seconds that one message takes: encode and decode on the device, push and pull on the wire.
 
-    Where there is one transfer, `push_s` is all of it and `pull_s` is 0.
+    Where there is one transfer, `push_s` is all of it and `pull_s` is 0. `sent_bytes` is what the node's link sends.
     """
 
     encode_s: float
     push_s: float
     pull_s: float
     decode_s: float
+    sent_bytes: float
 
 
 class Load(NamedTuple):
@@ -87,7 +87,7 @@ class Coding:
         self._is_flat = method.flat_gather and method.architecture == "all-reduce"
         self._senders = cluster.workers if self._is_flat else cluster.nodes
         self._codes = self._tensor_codes()
-        self._totals = self._by_way((code, 1.0) for code in self._codes)
+        self._totals = self._by_way((code, code.load.raw) for code in self._codes)
 
     @property
     def nominal_ratio(self) -> float:
@@ -103,13 +103,12 @@ class Coding:
     def messages(self, planned: Sequence[PlannedMessage]) -> list[CodedMessage]:
         """Return the costs of each message.
 
-        A tensor that is cut has its payload shared out in proportion, rounded up to whole bytes for each piece; each
-        piece pays the time per tensor of its codec.
+        A tensor that is cut has its payload shared out in proportion; each piece pays the time per tensor of its codec.
         """
         known: dict[tuple[tuple[_Code, float], ...], CodedMessage] = {}
         coded = []
-        for shares in tensor_shares(planned, self._workload.sizes):
-            key = tuple((self._codes[tensor], share) for tensor, share in shares)
+        for parts in tensor_parts(planned, self._workload.sizes):
+            key = tuple((self._codes[tensor], part) for tensor, part in parts)
             if key not in known:  # networks repeat few tensor sizes many times
                 known[key] = self._message(key)
             coded.append(known[key])
@@ -156,31 +155,31 @@ class Coding:
 
     @staticmethod
     def _by_way(parts: Iterable[tuple[_Code, float]]) -> dict[Way, Load]:
-        """Add up what travels in the same way, of the given shares of tensors."""
+        """Add up what travels in the same way, of tensors with the uncompressed bytes that are sent of each."""
         loads: dict[Way, Load] = {}
-        for code, share in parts:
-            raw, own, summed = code.load
-            if share < 1:
-                raw *= share
-                own, summed = (raw, raw)
-                if code.compressor is not None:
-                    own, summed = math.ceil(code.load.own * share), math.ceil(code.load.summed * share)
+        for code, raw in parts:
+            _, own, summed = code.load if raw == code.load.raw else code.load.times(raw / code.load.raw)
+            if code.compressor is None:
+                own = summed = raw
             held = loads.get(code.way, Load(0, 0, 0))
             loads[code.way] = Load(held.raw + raw, held.own + own, held.summed + summed)
         return loads
 
     def _message(self, parts: tuple[tuple[_Code, float], ...]) -> CodedMessage:
-        stages = [self._wire_s(way, load) for way, load in self._by_way(parts).items()]
+        loads = self._by_way(parts)
+        stages = [self._wire_s(way, load) for way, load in loads.items()]
+        sent_bytes = sum(self._sent(way, load)[1] for way, load in loads.items())
         encode_s = decode_s = 0.0
-        for code, share in parts:
+        for code, raw in parts:
             if code.compressor is not None:
                 codec = code.compressor.codec
                 accelerators, payloads = self._coders(code.way)
                 if accelerators:
-                    size = code.load.raw * share / accelerators
+                    size = raw / accelerators
                     encode_s += codec.encode_s + codec.encode_s_per_byte * size
                     decode_s += codec.decode_s * min(payloads, 1) + codec.decode_s_per_byte * size * payloads
-        return CodedMessage(encode_s, sum(push for push, _ in stages), sum(pull for _, pull in stages), decode_s)
+        push_s, pull_s = sum(push for push, _ in stages), sum(pull for _, pull in stages)
+        return CodedMessage(encode_s, push_s, pull_s, decode_s, sent_bytes)
 
     def _coders(self, way: Way) -> tuple[int, int]:
         """Over how many accelerators the coding of a node is spread (0: none is done), and the payloads to decode."""
@@ -260,8 +259,8 @@ class Coding:
         return inside + sent / per_node, sent
 
 
-def tensor_shares(planned: Sequence[PlannedMessage], sizes: Sequence[int]) -> list[list[tuple[int, float]]]:
-    """Return the tensors of each message with the share of each that it carries.
+def tensor_parts(planned: Sequence[PlannedMessage], sizes: Sequence[int]) -> list[list[tuple[int, float]]]:
+    """Return the tensors of each message with the bytes of each that it carries.
 
     The messages lie end to end over the tensors, so that only the first and the last of a message can be cut.
     """
@@ -269,13 +268,13 @@ def tensor_shares(planned: Sequence[PlannedMessage], sizes: Sequence[int]) -> li
     tensor, used = -1, 0.0
     for message in planned:
         left = float(message.size)
-        shares = []
+        parts = []
         for index in message.tensors:
             if index != tensor:
                 tensor, used = index, 0.0
             part = min(left, sizes[index] - used)
             left -= part
             used += part
-            shares.append((index, part / sizes[index]))
-        found.append(shares)
+            parts.append((index, part))
+        found.append(parts)
     return found

@@ -59,6 +59,7 @@ def staged_step(
             run.pull_start[i],
             coded[i].decode_s,
             run.decoded[i],
+            coded[i].sent_bytes,
         )
         for i in order
     )
