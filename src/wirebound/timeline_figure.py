@@ -35,7 +35,7 @@ def timeline_figure(timeline: Timeline, *, title: str = "", height: float | None
             (len(rows) - 1 - row - 0.36, 0.72),
             facecolors=[colors(i.tensors[1] / last) if i.kind == "message" else KIND_COLORS[i.kind] for i in found],
             edgecolors="white",
-            linewidth=[min(0.6, 60 * 1e3 * (i.end_s - i.start_s) / whole_ms) for i in found],
+            linewidth=[min(0.6, 15 * 1e3 * (i.end_s - i.start_s) / whole_ms) for i in found],
         )
     for number in range(1, timeline.steps):
         axes.axvline(1e3 * number * timeline.period_s, color="black", linewidth=1, linestyle="--")

@@ -20,7 +20,7 @@ class Method:
     ``wfbp`` one per tensor, ``horovod`` and ``ddp`` two fusion rules, ``mg-wfbp`` merging where it pays, ``priority``
     partitions in the order in which the next forward pass needs them, ``tictac`` one per tensor, pushed as it is ready
     and pulled from the servers in the order of the next forward pass. `collective` names the all-reduce algorithm
-    (``ring``, ``halving-doubling``, ``tree``). `merge_below_bytes` lets mg-wfbp always merge smaller tensors.
+    (see `simulate.all_reduces`). `merge_below_bytes` lets mg-wfbp always merge smaller tensors.
     `servers` are the parameter servers (0: as many as nodes), beside the workers unless `colocated`;
     `push_pull_overlap` in [0, 1] is the share of pull hidden under push of the same message. With `pipelined`, the
     pull of a message runs beside the push of later ones instead, as full-duplex links allow (servers on the workers'
@@ -30,7 +30,7 @@ class Method:
     `compression` divides the bytes on the wire and costs nothing. A `compressor` instead has its own bytes, way over
     the network and cost; tensors smaller than `compress_from_bytes` stay as they are, and `compressors_by_tensor`
     names tensors that another compressor, or none, encodes. Gathered payloads go between nodes, each of which has
-    reduced its own accelerators' gradients first, unless `flat_gather` makes all workers gather from each other.
+    reduced its own accelerators' gradients first; with the collective ``flat-ring`` all workers gather from each other.
     Servers send the sum uncompressed where its code cannot be summed, unless they encode it again
     (`compressed_pull`).
     """
@@ -55,7 +55,6 @@ class Method:
     compressor: Compressor | None = None
     compress_from_bytes: float = 0.0
     compressors_by_tensor: tuple[tuple[str, Compressor | None], ...] = ()
-    flat_gather: bool = False
     compressed_pull: bool = False
 
     def __post_init__(self) -> None:

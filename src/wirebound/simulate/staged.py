@@ -63,8 +63,8 @@ def staged_step(
         )
         for i in order
     )
-    worker_bytes, node_bytes = coding.sent()
-    carried = cluster.inter.bandwidth * iteration_s
+    worker_bytes, node_bytes = coding.sent(planned)
+    carried = cluster.inter.bandwidth * cluster.nics_per_node * iteration_s
     return Step(
         iteration_s=iteration_s,
         compute_s=compute_s,
@@ -80,7 +80,7 @@ def staged_step(
         link_utilization=node_bytes / carried if carried > 0 else 0.0,
         messages=messages,
         nominal_ratio=coding.nominal_ratio,
-        wire_ratio=coding.wire_ratio,
+        wire_ratio=coding.wire_ratio(planned),
         encode_s=sum(message.encode_s for message in coded),
         decode_s=sum(message.decode_s for message in coded),
         stages=stages,

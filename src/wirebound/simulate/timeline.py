@@ -34,7 +34,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """`steps` steps of `period_s` seconds each, in steady state, on a link of `bandwidth` bytes per second.
+    """`steps` steps of `period_s` seconds each, in steady state; the node can send `bandwidth` bytes per second.
 
     Intervals are sorted by resource and start; those of one resource do not overlap, and none is without length.
     """
@@ -73,8 +73,9 @@ def timeline_of(
                 _device(step, workload, method, accumulation), _wire(step, workload, method, accumulation)
             )
         ]
+    bandwidth = cluster.inter.bandwidth * cluster.nics_per_node
     found.sort(key=lambda interval: (interval.resource, interval.start_s, interval.end_s))
-    return Timeline(workload.name, tuple(_apart(found)), step.iteration_s, steps, cluster.inter.bandwidth)
+    return Timeline(workload.name, tuple(_apart(found)), step.iteration_s, steps, bandwidth)
 
 
 def _apart(intervals: list[Interval]) -> Iterator[Interval]:
