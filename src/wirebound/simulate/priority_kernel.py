@@ -16,7 +16,7 @@ def priority_order(
     """
     count = len(ready)
     waiting = [0 for _ in range(0)]  # a heap of index − urgency·count; the comprehension gives a compiler its type
-    sent = []
+    sent: list[tuple[int, float, float]] = []
     arrived = 0
     finished = 0  # how many of `sent` the transport is done with
     handed_bytes = 0.0
