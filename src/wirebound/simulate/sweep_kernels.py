@@ -122,12 +122,18 @@ def _read_networks() -> Any:
 
     def read(first, count, networks, ratio, latency, bandwidth):  # type: ignore[no-untyped-def]
         ratios, latencies, bandwidths, utilizations = networks
+        row, u = divmod(first, len(utilizations))
+        row, b = divmod(row, len(bandwidths))
+        r, a = divmod(row, len(latencies))
         for k in range(count):
-            row = (first + k) // len(utilizations)
-            bandwidth[k] = bandwidths[row % len(bandwidths)] * utilizations[first + k - row * len(utilizations)]
-            row //= len(bandwidths)
-            latency[k] = latencies[row % len(latencies)]
-            ratio[k] = ratios[row // len(latencies)]
+            ratio[k], latency[k], bandwidth[k] = ratios[r], latencies[a], bandwidths[b] * utilizations[u]
+            u += 1  # on to the next network, as an odometer counts: divisions would cost as much as the step
+            if u == len(utilizations):
+                u, b = 0, b + 1
+                if b == len(bandwidths):
+                    b, a = 0, a + 1
+                    if a == len(latencies):
+                        a, r = 0, r + 1
 
     return njit(**_OPTIONS)(read)
 
