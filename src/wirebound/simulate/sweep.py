@@ -38,8 +38,9 @@ QUANTITIES = {
 #: Of these more is better; of the others less.
 _MORE_IS_BETTER = ("scaling_factor", "link_utilization")
 
-#: Configurations that one thread or worker computes at a time, at most: a few MB of its own.
+#: Configurations that one thread or worker computes at a time: at most a few MB, at least what is worth the handing out.
 CHUNK = 2**18
+SMALLEST_CHUNK = 2**10
 #: Configurations that `sweep_table` holds at once, where its kept axes allow it: 128 MiB.
 SLAB = 2**24
 
@@ -77,7 +78,7 @@ def sweep(
     grid = Grid(job, {name: values[name] for name in _fastest_last(values)}, _checked_quantities(quantities))
     total = math.prod(grid.shape)
     if chunk is None:
-        chunk = max(1, min(CHUNK, math.ceil(total / (8 * _cores()))))
+        chunk = max(SMALLEST_CHUNK, min(CHUNK, math.ceil(total / (8 * _cores()))))
     if chunk < 1:
         raise InputError(f"chunk = {chunk} must be at least one configuration")
     pieces = [(start, min(start + chunk, total)) for start in range(0, total, chunk)]
