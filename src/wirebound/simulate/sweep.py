@@ -38,7 +38,7 @@ QUANTITIES = {
 #: Of these more is better; of the others less.
 _MORE_IS_BETTER = ("scaling_factor", "link_utilization")
 
-#: Configurations that one thread or worker computes at a time: at most a few MB, at least what is worth the handing out.
+#: Most and fewest configurations that one thread or worker computes at a time: a few MB, and what is worth a call.
 CHUNK = 2**18
 SMALLEST_CHUNK = 2**10
 #: Configurations that `sweep_table` holds at once, where its kept axes allow it: 128 MiB.
