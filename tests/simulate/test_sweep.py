@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from wirebound.errors import InputError
 from wirebound.model import METHODS, Cluster, Link, Method, method_named
 from wirebound.model.library import builtin_workload, read_published
+from wirebound.simulate.all_reduces import COLLECTIVES, FLAT_RING
 from wirebound.simulate.collectives import ALL_REDUCES
 from wirebound.simulate.step import simulate_step
 from wirebound.simulate.sweep import QUANTITIES, sweep, sweep_table
@@ -44,7 +45,7 @@ methods = st.builds(
     st.fixed_dictionaries(
         {},
         optional={
-            "collective": st.sampled_from(sorted(ALL_REDUCES)),
+            "collective": st.sampled_from([*COLLECTIVES]),
             "merge_below_bytes": st.sampled_from([0.0, 32768.0]),
             "partition_bytes": st.floats(1e6, 1e7),
             "credit_bytes": st.floats(1e5, 1e8),
@@ -103,9 +104,10 @@ def test_equals_the_definition(workload, cluster, method, axes, include_vector_a
     check_all(Job(workload, cluster, method, **options), axes, dataset)
 
 
-@pytest.mark.parametrize("name", sorted(ALL_REDUCES))
+@pytest.mark.parametrize("name", [*ALL_REDUCES, FLAT_RING])
 @pytest.mark.parametrize("method", ["horovod", "mg-wfbp", "bytescheduler-a2a"])
-def test_every_registered_all_reduce_compiles(name, method):
+def test_every_registered_all_reduce_compiles(name, method, monkeypatch):
+    monkeypatch.setattr("wirebound.simulate.sweep_range._define", None)  # no way around the kernels
     axes = {"nodes": [2, 3, 16], "bandwidth": [1e8, 1.25e9], "latency": [0.0, 5e-5], "accelerators_per_node": [1, 4]}
     method = method_named(method, collective=name)
     dataset = sweep(RESNET, CLUSTER, method, axes=axes, quantities=tuple(QUANTITIES))
@@ -129,6 +131,13 @@ def test_axes_that_change_the_messages():
     assert dataset["scaling_factor"].dims == tuple(axes)
     assert dataset["method"].values.tolist() == ["ddp", "mg-wfbp", "bytescheduler-ps"]
     assert dataset["workload"].values.tolist() == ["resnet18", "resnet50"]
+
+
+def test_several_network_cards():
+    axes = {"accelerators_per_node": [8], "nics_per_node": [1, 2, 8], "nodes": [1, 4], "bandwidth": [1e9]}
+    for method in (WFBP, method_named("wfbp-ps"), method_named("horovod", collective=FLAT_RING)):
+        dataset = sweep(RESNET, CLUSTER, method, axes=axes, quantities=tuple(QUANTITIES))
+        check_all(Job(RESNET, CLUSTER, method), axes, dataset)
 
 
 def test_what_no_kernel_knows_goes_through_the_definition():
@@ -250,6 +259,10 @@ def test_a_table_made_in_parts_is_the_same(monkeypatch):
         ({"nodes": [0, 4]}, "axis 'nodes': nodes = 0 must be at least 1"),
         ({"nodes": [2], "workers": [4]}, "axes 'nodes' and 'workers' set the same thing"),
         ({"workers": [8, 9], "accelerators_per_node": [2]}, "axis 'workers': workers = 9 do not fill nodes of 2"),
+        (
+            {"nics_per_node": [2, 3], "accelerators_per_node": [4]},
+            "axis 'nics_per_node': network cards per node = 3 must",
+        ),
         ({"workload": ["resnet5"]}, "axis 'workload': unknown workload 'resnet5': did you mean"),
         ({"workload": [5]}, "axis 'workload' cannot take the value 5"),
         ({"method": ["mgwfbp"]}, "axis 'method': unknown method 'mgwfbp'"),

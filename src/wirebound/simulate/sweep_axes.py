@@ -1,6 +1,7 @@
 """What a sweep varies: the axes by name, checked before anything runs, and the job at a point of them."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,10 +44,12 @@ _METHOD_FIELDS = tuple(
 _CHOICES = {"workload", "method", "gradient_dtype"} | {
     field.name for field in dataclasses.fields(Method) if field.default is None or isinstance(field.default, str | bool)
 }
-_WHOLE = {"batch", "nodes", "workers", "accelerators_per_node", "servers", "accumulation"}
+_WHOLE = {"batch", "nodes", "workers", "accelerators_per_node", "nics_per_node", "servers", "accumulation"}
 
 #: Axes that change what a message costs, but no message.
-CLUSTER_AXES = ("accelerators_per_node", "nodes", "workers", "intra_bandwidth", "intra_latency")
+CLUSTER_AXES = ("accelerators_per_node", "nics_per_node", "nodes", "workers", "intra_bandwidth", "intra_latency")
+#: Of these one must fit the other: they are checked in all combinations.
+_TOGETHER = ("accelerators_per_node", "nics_per_node", "workers")
 #: The names of all axes, in the order in which their values are applied to a job.
 AXES = (
     "workload",
@@ -116,19 +119,21 @@ def checked_axes(job: Job, axes: Mapping[str, Sequence[Any]]) -> dict[str, Seque
         raise InputError("axes 'nodes' and 'workers' set the same thing: keep one of them")
     values = {name: _plain(name, given) for name, given in axes.items()}
     for name, plain in values.items():
-        if name != "workers":
+        if name not in _TOGETHER:
             # The ranges of numbers are intervals: the two ends speak for all between them.
             for value in plain if name in _CHOICES else (np.min(plain).item(), np.max(plain).item()):
                 _try(job, name, value)
-    for per_node in values.get("accelerators_per_node", [job.cluster.accelerators_per_node]):
-        for workers in values.get("workers", []):
-            _try(_with_value(job, "accelerators_per_node", per_node), "workers", workers)
+    together = {name: values[name] for name in _TOGETHER if name in values}
+    for combination in itertools.product(*together.values()):
+        part = job
+        for name, value in zip(together, combination, strict=True):
+            part = _try(part, name, value)
     return values
 
 
-def _try(job: Job, name: str, value: Any) -> None:
+def _try(job: Job, name: str, value: Any) -> Job:
     try:
-        _with_value(job, name, value)
+        return _with_value(job, name, value)
     except InputError as error:
         raise InputError(f"axis {name!r}: {error}") from None
     except (TypeError, AttributeError):

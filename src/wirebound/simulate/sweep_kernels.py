@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
+from wirebound.simulate.all_reduces import FLAT_RING
 from wirebound.simulate.collectives import ALL_REDUCES, hierarchical_all_reduce, ring_additions, vector_add
+from wirebound.simulate.hierarchical import flat_ring_all_reduce
 from wirebound.simulate.priority_kernel import forward_end_s, priority_order
 from wirebound.simulate.schedules import mg_wfbp_merges
 from wirebound.simulate.servers import colocated_parameter_server, parameter_server
@@ -30,7 +32,7 @@ BLOCK = 512
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _FLOATS = types.float64[::1]
 _COUNTS = types.int64[::1]
-_SHAPE = types.Tuple([*[types.int64] * 2, *[types.float64] * 2, types.int64, types.float64])  # type: ignore[no-untyped-call]
+_SHAPE = types.Tuple([*[types.int64] * 3, *[types.float64] * 2, types.int64, types.float64])  # type: ignore[no-untyped-call]
 _NETWORKS = types.UniTuple(_FLOATS, 4)  # type: ignore[no-untyped-call]
 _PRICE_SIGNATURE = types.void(_FLOATS, _FLOATS, _FLOATS, _FLOATS, _SHAPE, _FLOATS)
 _PRICE = types.FunctionType(_PRICE_SIGNATURE)
@@ -69,22 +71,38 @@ def price_function(kind: str) -> Any:
     """Return the compiled seconds of messages without vector additions, element by element of its arrays.
 
     `price(sizes, ratios, latencies, bandwidths, shape, out)`: message k of `sizes` bytes before compression on network
-    k; `shape` is (nodes, accelerators per node, intra-node latency s, intra-node bandwidth B/s, servers, push-pull
-    overlap). What is put together is what `cost.message_cost` puts together.
+    k; `shape` is (nodes, accelerators per node, network cards per node, intra-node latency s, intra-node bandwidth B/s,
+    servers, push-pull overlap). It puts together what `cost.exchange_cost` puts together.
     """
+    if kind == FLAT_RING:
+        return _flat_ring_price()
     between, hierarchical = _between_nodes(kind), compiled(hierarchical_all_reduce)
 
     def price(sizes, ratios, latencies, bandwidths, shape, out):  # type: ignore[no-untyped-def]
-        nodes, per_node, intra_latency, intra_bandwidth, servers, overlap = shape
+        nodes, per_node, cards, intra_latency, intra_bandwidth, servers, overlap = shape
         if nodes == 1:
             for k in range(len(out)):
                 out[k] = 0.0
         else:
             for k in range(len(out)):
-                out[k] = between(sizes[k] / ratios[k], nodes, latencies[k], bandwidths[k], servers, overlap)
+                out[k] = between(sizes[k] / ratios[k] / cards, nodes, latencies[k], bandwidths[k], servers, overlap)
         if per_node > 1:
             for k in range(len(out)):
                 out[k] = hierarchical(sizes[k] / ratios[k], per_node, intra_latency, intra_bandwidth, out[k])
+
+    return njit(_PRICE_SIGNATURE, **_OPTIONS)(price)
+
+
+def _flat_ring_price() -> Any:
+    flat_ring = compiled(flat_ring_all_reduce)
+
+    def price(sizes, ratios, latencies, bandwidths, shape, out):  # type: ignore[no-untyped-def]
+        nodes, per_node, cards, intra_latency, intra_bandwidth, _, _ = shape
+        for k in range(len(out)):
+            wire = sizes[k] / ratios[k]
+            out[k] = flat_ring(
+                wire, nodes, per_node, cards, intra_latency, intra_bandwidth, latencies[k], bandwidths[k]
+            )
 
     return njit(_PRICE_SIGNATURE, **_OPTIONS)(price)
 
@@ -95,11 +113,13 @@ def additions_function(kind: str) -> Any:
 
     With servers only the additions inside a node count (see `cost.message_cost`).
     """
-    servers = kind in ("servers", "colocated")
-    between = compiled(ring_additions if servers else ALL_REDUCES[kind].additions)
+    servers, flat = kind in ("servers", "colocated"), kind == FLAT_RING
+    between = compiled(ring_additions if servers or flat else ALL_REDUCES[kind].additions)
     inside, add = compiled(ring_additions), compiled(vector_add)
 
     def additions(sizes, nodes, per_node, table_bytes, table_s, out):  # type: ignore[no-untyped-def]
+        if flat:  # one ring of all accelerators, and none inside the nodes
+            nodes, per_node = nodes * per_node, 1
         for k in range(len(sizes)):
             seconds = 0.0
             if per_node > 1:

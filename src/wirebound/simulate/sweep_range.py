@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirebound.model import Cluster, Link, Method
+from wirebound.simulate.all_reduces import FLAT_RING
 from wirebound.simulate.collectives import ALL_REDUCES
 from wirebound.simulate.cost import sent_bytes
 from wirebound.simulate.messages import planned_messages
@@ -33,9 +34,10 @@ _KNOWN = {
         *("first_bucket_bytes", "merge_below_bytes", "partition_bytes", "credit_bytes", "servers", "colocated"),
         *("push_pull_overlap", "compression"),
     },
-    Cluster: {"nodes", "inter", "accelerators_per_node", "intra"},
+    Cluster: {"nodes", "inter", "accelerators_per_node", "intra", "nics_per_node"},
     Link: {"bandwidth", "latency_s", "utilization"},
 }
+_COLLECTIVES = (*ALL_REDUCES, FLAT_RING)
 _FIXED_SCHEDULES = ("bsp", "wfbp", "horovod", "ddp")
 
 
@@ -122,7 +124,7 @@ def _is_default(noun: Any) -> bool:
 
 
 def _is_compiled(method: Method) -> bool:
-    if not _is_default(method) or (method.architecture == "all-reduce" and method.collective not in ALL_REDUCES):
+    if not _is_default(method) or (method.architecture == "all-reduce" and method.collective not in _COLLECTIVES):
         return False
     if method.schedule == "mg-wfbp":  # its messages are not known before the network is: no pieces of them here
         return method.partition_bytes == math.inf
@@ -167,6 +169,7 @@ def _iterations(base: _Planned, job: Job, axes: list[Floats], first: int, last: 
     shape = (
         cluster.nodes,
         cluster.accelerators_per_node,
+        cluster.nics_per_node,
         cluster.intra.latency_s,
         cluster.intra.effective_bandwidth,
         method.servers or cluster.nodes,
@@ -227,7 +230,7 @@ def _traffic(quantity: str, job: Job, axes: list[Floats], first: int, last: int,
     if quantity == "node_wire_bytes":
         return node
     bandwidths = axes[2][networks // len(axes[3]) % len(axes[2])]
-    return np.where(iteration > 0, node / (bandwidths * iteration), 0.0)
+    return node / (bandwidths * job.cluster.nics_per_node * iteration)
 
 
 def _define(quantities: tuple[str, ...], job: Job, axes: list[Floats], first: int, last: int, out: Floats) -> None:
