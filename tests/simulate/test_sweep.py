@@ -53,6 +53,7 @@ methods = st.builds(
             "servers": st.integers(0, 9),
             "colocated": st.booleans(),
             "push_pull_overlap": st.floats(0, 1),
+            "incast": st.sampled_from([0.0, 0.5]),
         },
     ),
 )
@@ -145,6 +146,13 @@ def test_what_no_kernel_knows_goes_through_the_definition():
     axes = {"nodes": [1, 8], "bandwidth": [1e9, 1e10], "compression": [1.0, 3.0]}
     dataset = sweep(RESNET, CLUSTER, method, axes=axes, quantities=tuple(QUANTITIES))
     check_all(Job(RESNET, CLUSTER, method), axes, dataset)
+
+
+def test_compressors_are_an_axis():
+    axes = {"compressor": [None, "topk:0.01", "powersgd:4"], "nodes": [2, 8], "bandwidth": [1e9, 1e10]}
+    dataset = sweep(RESNET, CLUSTER, WFBP, axes=axes, quantities=tuple(QUANTITIES))
+    check_all(Job(RESNET, CLUSTER, WFBP), axes, dataset)
+    assert dataset["compressor"].values.tolist() == ["none", "topk:0.01", "powersgd:4"]
 
 
 def test_what_if_table_of_zhang_et_al():
@@ -270,6 +278,7 @@ def test_a_table_made_in_parts_is_the_same(monkeypatch):
         ({"batch": [0]}, "axis 'batch': workload 'resnet50': "),
         ({"accumulation": [0]}, "axis 'accumulation': accumulation 0 must be at least 1"),
         ({"credit_bytes": [0.0]}, "axis 'credit_bytes': credit 0.0 B must be greater than zero"),
+        ({"compressor": ["topk"]}, "axis 'compressor': compressor 'topk' needs"),
         ({"collective": ["rings"]}, "unknown collective 'rings'"),
     ],
 )

@@ -45,7 +45,9 @@ def _parameters(method: Method) -> list[str]:
     if family == "in-network":
         slots, slot_bytes, round_trip = switch_slots(method.collective)
         taken = "twice the latency" if round_trip is None else format_duration(round_trip)
-        return [f"one switch adds for all nodes, with {slots} slots of {slot_bytes} B, each taken for {taken}"]
+        return [
+            f"one switch adds for all nodes, for free, with {slots} slots of {slot_bytes} B, each taken for {taken}"
+        ]
     if family == "blueconnect":
         return [
             f"BlueConnect in {f'stages of {given} nodes' if given else 'a stage for each prime factor of the nodes'}"
@@ -60,8 +62,11 @@ def _parameters(method: Method) -> list[str]:
 def collective_shares(
     workload: Workload, cluster: Cluster, method: Method, step: Step, *, include_vector_add: bool = True
 ) -> list[dict[str, Any]]:
-    """Return how many messages of a step, and bytes before compression, each all-reduce carried; none for servers."""
-    if method.architecture != "all-reduce":
+    """Return how many messages of a step, and bytes before compression, each all-reduce carried.
+
+    None for servers, and with a compressor, whose payloads travel in their own way.
+    """
+    if method.architecture != "all-reduce" or method.compresses:
         return []
     chosen = chosen_collective(workload, cluster, method, include_vector_add=include_vector_add)
     rows: dict[str, dict[str, Any]] = {}

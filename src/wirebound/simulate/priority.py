@@ -42,5 +42,4 @@ def next_backward_s(workload: Workload, messages: Sequence[Message]) -> float:
     for message in messages:
         for tensor in message.tensors:
             arrived[tensor] = max(arrived[tensor], message.end_s)
-    sizes = [tensor.size for tensor in workload.tensors]
-    return forward_end_s(arrived, sizes, workload.forward_gaps_s, workload.optimizer_s, workload.backward_s)
+    return forward_end_s(arrived, workload.sizes, workload.forward_gaps_s, workload.optimizer_s, workload.backward_s)

@@ -60,11 +60,16 @@ def sweep(
     """Return `quantities` of one training step on every combination of the axes' values, in SI units.
 
     `axes` are lists of values by name: ``bandwidth``, ``latency``, ``utilization`` of the nodes' links,
-    ``intra_bandwidth``, ``intra_latency``, ``nodes`` or ``workers``, ``accelerators_per_node``, ``workload`` and
-    ``method`` (names, or objects), ``gradient_dtype``, ``batch``, ``accumulation``, and the numbers and the collective
-    of a `Method` by the names of its fields (``compression``, ``bucket_cap_bytes``, ``partition_bytes``,
-    ``credit_bytes``, …). What no axis sets is taken from `workload`, `cluster` and `method`; a method of the axis
-    ``method`` replaces `method` as a whole. The other options are those of `simulate_step`.
+    ``intra_bandwidth``, ``intra_latency``, ``nodes`` or ``workers``, ``accelerators_per_node``, ``nics_per_node``,
+    ``workload`` and ``method`` (names, or objects), ``gradient_dtype``, ``batch``, ``accumulation``, and what a `Method`
+    holds by the names of its fields: ``compression``, ``compressor`` (names such as ``topk:0.01``, None),
+    ``collective``, ``bucket_cap_bytes``, ``partition_bytes``, ``credit_bytes``, … What no axis sets is taken from
+    `workload`, `cluster` and `method`; a method of the axis ``method`` replaces `method` as a whole. The other options
+    are those of `simulate_step`.
+
+    Kernels know the schedules bsp, wfbp, horovod, ddp, mg-wfbp (without partitions) and priority, servers without
+    stages, and the collectives of `collectives.ALL_REDUCES` and ``flat-ring``. Everything else (compressors, other
+    collectives, staged servers) is a call of `simulate_step` for each configuration.
 
     The result has one variable of float64 for each quantity (see `QUANTITIES`), with the axes as dimensions in the
     order given. `chunk` configurations are computed at a time (None: what keeps all cores busy, at most `CHUNK`) on
@@ -83,8 +88,10 @@ def sweep(
         raise InputError(f"chunk = {chunk} must be at least one configuration")
     pieces = [(start, min(start + chunk, total)) for start in range(0, total, chunk)]
     result = np.empty((len(grid.quantities), total))
-    for start, stop, computed in _computed(grid, pieces, client):
-        result[:, start:stop] = computed
+    if client is None:
+        _compute_here(grid, pieces, result)
+    else:
+        _compute_on(client, grid, pieces, result)
     return _labelled(grid, result, tuple(axes))
 
 
@@ -160,24 +167,26 @@ def _checked_quantities(quantities: Sequence[str]) -> tuple[str, ...]:
     return tuple(quantities)
 
 
-def _computed(
-    grid: Grid, pieces: list[tuple[int, int]], client: "distributed.Client | None"
-) -> Iterable[tuple[int, int, Floats]]:
-    """Compute the pieces here or on a Dask client; yields each as it is done."""
-    if client is not None:
-        import distributed
+def _compute_here(grid: Grid, pieces: list[tuple[int, int]], result: Floats) -> None:
+    def compute(piece: tuple[int, int]) -> None:
+        compute_range(grid, *piece, result[:, slice(*piece)])
 
-        everywhere = client.scatter(grid, broadcast=True)  # type: ignore[no-untyped-call]
-        futures = {client.submit(compute_range, everywhere, *piece, pure=False): piece for piece in pieces}
-        done = distributed.as_completed(futures, with_results=True)  # type: ignore[no-untyped-call]
-        for future, computed in done:
-            yield *futures.pop(future), computed
-    elif len(pieces) == 1 or _cores() == 1:
+    if len(pieces) == 1 or _cores() == 1:
         for piece in pieces:
-            yield *piece, compute_range(grid, *piece)
-    else:
-        with ThreadPoolExecutor(_cores()) as threads:  # the kernels release the GIL
-            yield from threads.map(lambda piece: (*piece, compute_range(grid, *piece)), pieces)
+            compute(piece)
+        return
+    with ThreadPoolExecutor(_cores()) as threads:  # the kernels release the GIL
+        for _ in threads.map(compute, pieces):
+            pass  # what went wrong in a thread is raised here
+
+
+def _compute_on(client: "distributed.Client", grid: Grid, pieces: list[tuple[int, int]], result: Floats) -> None:
+    import distributed
+
+    everywhere = client.scatter(grid, broadcast=True)  # type: ignore[no-untyped-call]
+    futures = {client.submit(compute_range, everywhere, *piece, pure=False): piece for piece in pieces}
+    for future, computed in distributed.as_completed(futures, with_results=True):  # type: ignore[no-untyped-call]
+        result[:, slice(*futures.pop(future))] = computed
 
 
 def _labelled(grid: Grid, result: Floats, order: tuple[str, ...]) -> "xr.Dataset":

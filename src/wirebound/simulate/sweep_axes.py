@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from wirebound.errors import InputError, unknown_name
 from wirebound.model import Cluster, Method, Workload, method_named
 from wirebound.model.library import builtin_workload
+from wirebound.simulate.compressors import compressor_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ def _with_value(job: Job, name: str, value: Any) -> Job:
         return dataclasses.replace(job, workload=_workload(job.workload, name, value))
     if name == "method":
         return dataclasses.replace(job, method=value if isinstance(value, Method) else method_named(value))
+    if name == "compressor" and isinstance(value, str):
+        value = compressor_named(value)
     if name in _METHOD_FIELDS:
         return dataclasses.replace(job, method=dataclasses.replace(job.method, **{name: value}))
     cluster = job.cluster
@@ -178,4 +181,4 @@ def axis_labels(values: Any) -> Any:
     """Return the coordinates of an axis: numbers as they are, nouns by name."""
     if isinstance(values, np.ndarray):
         return values
-    return [value.name if hasattr(value, "name") else value for value in values]
+    return ["none" if value is None else getattr(value, "name", value) for value in values]

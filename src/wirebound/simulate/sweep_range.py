@@ -64,12 +64,13 @@ class Grid:
         return math.prod(len(self.axes[name]) for name in NETWORK_AXES if name in self.axes)
 
 
-def compute_range(grid: Grid, start: int, stop: int) -> Floats:
+def compute_range(grid: Grid, start: int, stop: int, out: Floats | None = None) -> Floats:
     """Return the quantities of the configurations from `start` up to `stop`: shape (quantities, stop − start).
 
-    Raises `InputError` as `simulate_step` does.
+    They are written into `out` where it is given. Raises `InputError` as `simulate_step` does.
     """
-    out = np.empty((len(grid.quantities), stop - start))
+    if out is None:
+        out = np.empty((len(grid.quantities), stop - start))
     slow_axes = {name: values for name, values in grid.axes.items() if name not in NETWORK_AXES}
     points = itertools.product(*slow_axes.values())
     networks = grid.networks
@@ -101,7 +102,7 @@ class _Planned:
         if not self.compiled:
             return
         if method.schedule == "mg-wfbp":
-            self.sizes, self.ready = _floats([t.size for t in workload.tensors]), _floats(workload.ready_s)
+            self.sizes, self.ready = _floats(workload.sizes), _floats(workload.ready_s)
         else:
             planned = planned_messages(workload, method)
             self.sizes, self.ready = _floats([m.size for m in planned]), _floats([m.ready_s for m in planned])
@@ -141,7 +142,8 @@ def _fill(grid: Grid, base: _Planned, job: Job, first: int, last: int, out: Floa
         _define(grid.quantities, job, axes, first, last, out)
         return
     compute_s = accumulated_compute_s(workload, job.accumulation)
-    iteration, busy = np.empty(last - first), np.empty(last - first if "communication_s" in grid.quantities else 0)
+    busy = np.empty(last - first if "communication_s" in grid.quantities else 0)
+    iteration = out[0] if len(out) == 1 else np.empty(last - first)  # one quantity is worked out in place
     if cluster.workers == 1:
         iteration[:], busy[:] = compute_s, 0.0
     else:
@@ -188,7 +190,7 @@ def _iterations(base: _Planned, job: Job, axes: list[Floats], first: int, last: 
     else:
         adds = _additions(base, kind, cluster, base.sizes)
         if method.schedule == "priority":
-            sizes, gaps = _floats([t.size for t in workload.tensors]), _floats(workload.forward_gaps_s)
+            sizes, gaps = _floats(workload.sizes), _floats(workload.forward_gaps_s)
             priority_kernel()(
                 *(*common, adds, base.tensors, float(method.credit_bytes)),
                 *(sizes, gaps, float(workload.optimizer_s), float(workload.backward_s), end, busy),
