@@ -201,6 +201,17 @@ CHAPTERS = (
                 minimum=1e-5,
                 maximum=0.5,
             ),
+            Parameter("rank", "integer", 4, "rank of PowerSGD", minimum=1, maximum=256),
+            Parameter("levels", "integer", 15, "quantization levels of QSGD", minimum=1, maximum=65_535),
+            Parameter(
+                "device_memory_bandwidth",
+                "bandwidth",
+                "7200 Gbps",
+                "memory bandwidth of the device, which coding is estimated from",
+                minimum="1 Gbps",
+                maximum="100 Tbps",
+            ),
+            Parameter("kernel_launch", "duration", "10 us", "time to launch a kernel", maximum="1 ms"),
             Parameter(
                 "claim_target",
                 "number",
