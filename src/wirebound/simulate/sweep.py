@@ -61,8 +61,8 @@ def sweep(
 
     `axes` are lists of values by name: ``bandwidth``, ``latency``, ``utilization`` of the nodes' links,
     ``intra_bandwidth``, ``intra_latency``, ``nodes`` or ``workers``, ``accelerators_per_node``, ``nics_per_node``,
-    ``workload`` and ``method`` (names, or objects), ``gradient_dtype``, ``batch``, ``accumulation``, and what
-    a `Method` holds by the names of its fields: ``compression``, ``compressor`` (names such as ``topk:0.01``, None),
+    ``workload`` and ``method`` (names, or objects), ``gradient_dtype``, ``batch``, ``accumulation``, and the fields of
+    a `Method` by name: ``compression``, ``compressor`` (names such as ``topk:0.01``, None),
     ``collective``, ``bucket_cap_bytes``, ``partition_bytes``, ``credit_bytes``, … What no axis sets is taken from
     `workload`, `cluster` and `method`; a method of the axis ``method`` replaces `method` as a whole. The other options
     are those of `simulate_step`.
