@@ -182,7 +182,8 @@ def _summary_lines(summary: "TraceSummary") -> list[str]:
         lines += [
             f"  computation     {format_duration(summary.computation_us / 1e6)}",
             f"  overlap         {format_duration((summary.overlap_us or 0.0) / 1e6)},"
-            f" {document['overlap_percent']:.1f} % of communication; exposed {format_duration(document['exposed_communication_us'] / 1e6)}",
+            f" {document['overlap_percent']:.1f} % of communication;"
+            f" exposed {format_duration(document['exposed_communication_us'] / 1e6)}",
         ]
     return lines
 

@@ -71,7 +71,7 @@ def profile(
 def fit(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="PROFILE.json, nccl-tests output, or CSV with the columns bytes,seconds."),
+        typer.Argument(metavar="FILE", help="PROFILE.json, output of nccl-tests, or CSV: bytes,seconds."),
     ],
     collective: Annotated[
         str | None, typer.Option("--collective", help="What was timed: ring-allreduce. A profile says it itself.")

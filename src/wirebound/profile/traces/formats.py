@@ -8,9 +8,7 @@ from wirebound.profile.traces.nccl_tests import looks_like_nccl_tests
 from wirebound.profile.traces.source import TextSource, shown
 
 FORMATS = ("kineto", "horovod", "nccl-tests")
-_PYTORCH = re.compile(
-    r'"cat"\s*:\s*"(?:kernel|cpu_op|operator|user_annotation|cuda_runtime|runtime|gpu_)', re.IGNORECASE
-)
+_PYTORCH = re.compile(r'"cat"\s*:\s*"(?:kernel|cpu_op|operator|user_annotation|cuda_runtime|gpu_)', re.IGNORECASE)
 
 
 def is_nccl_tests(path: Path) -> bool:

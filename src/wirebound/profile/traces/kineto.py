@@ -121,10 +121,12 @@ class _Collector:
                 self._categories[category] = kind
         if not kind:
             return
-        start, duration, name = event.get("ts"), event.get("dur", 0), event.get("name")
+        start: Any = event.get("ts")
+        duration: Any = event.get("dur", 0)
+        name: Any = event.get("name")
         if type(start) not in (int, float) or type(duration) not in (int, float) or type(name) is not str:
             try:
-                start, duration, name = float(start), float(duration), str(name)  # type: ignore[arg-type]
+                start, duration, name = float(start), float(duration), str(name)
             except (TypeError, ValueError, OverflowError):
                 self._odd += 1
                 return

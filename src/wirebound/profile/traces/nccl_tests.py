@@ -155,9 +155,8 @@ def _read_line(line: str, log: _Log) -> None:
     if match:
         operation, root = match[4], None if match[5] is None else int(match[5])
         head = _Head(int(match[1]), int(match[2]), _TYPE_BYTES[match[3]], operation, root, line[match.end() :])
-        if (root is not None and not re.match(r"\s*$|\s+[-\d]", head.rest)) or (
-            root is not None and len(head.rest.split()) in (3, 7)
-        ):  # the number was a time, not a root
+        # The number may have been the first of the times, in a layout without roots.
+        if root is not None and (not re.match(r"\s*$|\s+[-\d]", head.rest) or len(head.rest.split()) in (3, 7)):
             head.root, head.rest = None, line[match.start(5) :]
         log.heads.append(head)
         return

@@ -74,8 +74,9 @@ class Collective:
     """One collective operation on one rank, times in microseconds of the trace's clock.
 
     `size` is its buffer in bytes and `dtype` its type, None where the trace does not say; `duration_us` includes
-    waiting for the other ranks, and is None where only its launch was traced. `launch_us` is when the host asked
-    for it, `ranks` how many took part, None where that is not told. `transfer_us` is the time without waiting, where traces of several ranks tell it.
+    waiting for the other ranks, and is None where only its launch was traced. `launch_us` is when the host asked for
+    it, `ranks` how many took part, None where that is not told. `transfer_us` is the time without waiting, where
+    traces of several ranks tell it.
     """
 
     kind: str
