@@ -21,6 +21,10 @@ MOST_SKIPPED = 10
 _EDGE = 64
 
 _GAP = re.compile(r"[\s,]*")
+#: The same and whole events of the phases ``s``, ``f``, ``t``, ``i``: flows and instants have nothing nested.
+_GAP_AND_FLOWS = re.compile(
+    r'(?:[\s,]*+\{\s*+"ph"\s*+:\s*+"[sfti]"[^{}"]*+(?:"[^"{}\\]*+"[^{}"]*+)*+\})*+[\s,]*+'  # possessive, for speed
+)
 _COLON = re.compile(r"\s*:\s*")
 _FIELDS = "ph|name|cat|pid|tid|ts|dur|id|bp|s|args"
 _NEXT_EVENT = re.compile(rf'\}}\s*,\s*(?=\{{\s*"(?:{_FIELDS})"\s*:)')
@@ -34,8 +38,10 @@ class TraceFile:
     Warnings and errors name places by their byte in the text (of a gzip file: unpacked).
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, skip_flows: bool = False) -> None:
+        """Open nothing yet. With `skip_flows`, events of flows and instants may be passed over without decoding."""
         self.path = path
+        self._between = _GAP_AND_FLOWS if skip_flows else _GAP
         self.header: dict[str, Any] = {}
         self._source = TextSource(path)
         self._said: list[str] = []
@@ -91,29 +97,31 @@ class TraceFile:
 
     def _list(self) -> Iterator[dict[str, Any]]:
         """The events up to the end of the list."""
-        scan, gap = DECODER.scan_once, _GAP.match  # type: ignore[attr-defined]
+        scan, gap = DECODER.scan_once, self._between.match  # type: ignore[attr-defined]
+        text, position = self._text, self._position
         while True:
-            text = self._text
-            match = gap(text, self._position)
-            start = self._position = match.end() if match else self._position
-            if start == len(text):
-                if self._more():
-                    continue
-                self._cut_off()
-                return
-            if text[start] == "]":
+            match = gap(text, position)
+            start = match.end() if match else position
+            if start < len(text) and text[start] != "]":
+                try:
+                    event, position = scan(text, start)
+                except (ValueError, StopIteration, RecursionError) as error:
+                    self._position = start
+                    event = None
+                    if not (self._may_be_incomplete(error) and self._more()):
+                        event = self._recovered(error)
+                    text, position = self._text, self._position
+                if type(event) is dict:
+                    yield event
+                continue
+            self._position = start
+            if start < len(text):
                 self._position += 1
                 return
-            try:
-                event, self._position = scan(text, start)
-            except (ValueError, StopIteration, RecursionError) as error:
-                if self._may_be_incomplete(error) and self._more():
-                    continue
-                event = self._recovered(error)
-                if event is None:
-                    continue
-            if isinstance(event, dict):
-                yield event
+            if not self._more():
+                self._cut_off()
+                return
+            text, position = self._text, self._position
 
     def _value(self) -> Any:
         """One field's name or value."""

@@ -90,7 +90,7 @@ class KinetoTrace:
 
 def read_kineto(path: Path) -> KinetoTrace:
     """Read one trace; raises `InputError` when the file is none, or has no event with a time."""
-    file = TraceFile(path)
+    file = TraceFile(path, skip_flows=True)
     collector = _Collector(KinetoTrace(path))
     for event in file.events():
         collector.add(event)
