@@ -1,5 +1,7 @@
 """Unions of intervals against a rasterized line of microseconds."""
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ INTERVALS = st.lists(st.tuples(st.integers(0, LENGTH), st.integers(0, LENGTH)).m
 def test_a_union_covers_what_its_intervals_cover(intervals):
     joined = union(intervals)
     assert total(joined) == rasterized(intervals, LENGTH).sum()
-    assert all(a[1] < b[0] for a, b in zip(joined, joined[1:], strict=False))
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(joined))
     assert np.array_equal(rasterized(joined, LENGTH), rasterized(intervals, LENGTH))
 
 

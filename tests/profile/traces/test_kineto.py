@@ -20,6 +20,7 @@ def summary_of(path):
 
 def brute_force(events):
     """Communication, computation and overlap in µs, on a line of half microseconds."""
+
     def line(wanted):
         ends = [(round(2 * e["ts"]), round(2 * (e["ts"] + e["dur"]))) for e in events if wanted(e)]
         return rasterized(ends, round(2 * (1000 + 20 * PERIOD)))

@@ -63,6 +63,9 @@ class TraceFile:
         """Yield the events in the file's order; raises `InputError` when it is no trace, or too damaged."""
         try:
             yield from self._top()
+            self._position = len(self._text)
+            while self._more():  # to the end, where a gzip file tells whether it is whole
+                self._position = len(self._text)
         finally:
             self._source.close()
 
@@ -74,11 +77,14 @@ class TraceFile:
             return
         if mark != "{":
             what = f"it begins with {shown(mark)!r}" if mark else "it is empty"
-            raise InputError(f"{self.path}: is not a trace in JSON: {what}")
+            raise InputError(f"{self.path}: is not a trace in JSON: {'; '.join([what, *self._source.warnings])}")
         self._position += 1
         found = False
         while (mark := self._skip(_GAP)) not in ("}", ""):
             name = self._value()
+            if name is None and self._ended and self._position == len(self._text):
+                mark = ""
+                break
             if not isinstance(name, str) or self._skip(_COLON) is None:
                 raise self._broken("a field's name is not a text")
             mark = self._skip(_GAP)
@@ -156,7 +162,7 @@ class TraceFile:
             elif len(self._text) - self._position > LONGEST or not self._more():
                 break
         if end is None:
-            if self._ended and self._may_be_incomplete(error):
+            if self._ended and (self._source.damaged or self._may_be_incomplete(error)):
                 self._position = len(self._text)  # the last event was cut off; the list says so
                 return None
             raise self._broken(str(error))

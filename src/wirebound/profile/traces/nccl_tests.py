@@ -233,7 +233,7 @@ def _convert(log: _Log, result: NcclTests) -> None:
     factor = _unit_factor(printed)
     if ratios:
         middle = ratios[len(ratios) // 2]
-        names = {1.0: "GB/s", 2**30 / 1e9: "GiB/s", 1 / 8: "Gbps", 1e-3: "MB/s", 1 / 8000: "Mbps"}
+        names = {1.0: "GB/s", 2**30 / 1e9: "GiB/s", 1 / 8: "Gbps", factor: printed}
         real = min(names, key=lambda value: abs(middle / value - 1))
         if abs(middle / real - 1) > 0.03:
             result.contradictions.append(

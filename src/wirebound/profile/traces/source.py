@@ -20,14 +20,15 @@ def shown(text: str) -> str:
 class TextSource:
     """Reads a file, plain or gzip, as UTF-8 text in pieces.
 
-    `warnings` fills while reading: a cut-off or damaged gzip file ends early, bytes that are not UTF-8 are kept as
-    lone surrogates (Python's ``surrogateescape``), so that byte offsets stay exact. Raises `InputError` when the file
-    cannot be opened or is not UTF-8 text at all.
+    `warnings` fills while reading: a cut-off or damaged gzip file ends early (`damaged`: unpacking had to stop), bytes
+    that are not UTF-8 are kept as lone surrogates (Python's ``surrogateescape``), so that byte offsets stay exact.
+    Raises `InputError` when the file cannot be opened or is not UTF-8 text at all.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.warnings: list[str] = []
+        self.damaged = False
         self._chunks = self._text()
 
     def read(self) -> str:
@@ -78,9 +79,12 @@ class TextSource:
                     if not packed.lstrip(b"\0").startswith(_GZIP):
                         return
                     unpacker, packed = zlib.decompressobj(31), packed.lstrip(b"\0")
+                before = unpacker.copy()
                 try:
                     chunk = unpacker.decompress(packed, CHUNK)
                 except zlib.error:
+                    yield from _until_damage(before, packed)
+                    self.damaged = True
                     self.warnings.append("is damaged gzip: only what comes before the damage was read")
                     return
                 packed = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
@@ -89,3 +93,14 @@ class TextSource:
             yield unpacker.flush()
             if not unpacker.eof:
                 self.warnings.append("is cut-off gzip: only what is there was read")
+
+
+def _until_damage(unpacker: "zlib._Decompress", packed: bytes) -> Iterator[bytes]:
+    """What can be unpacked before the damage, byte by byte: an error would take all of a longer piece with it."""
+    for index in range(len(packed)):
+        try:
+            chunk = unpacker.decompress(packed[index : index + 1])
+        except zlib.error:
+            return
+        if chunk:
+            yield chunk
