@@ -11,7 +11,7 @@ from wirebound.profile.traces.kineto_profile import kineto_profile
 from wirebound.profile.traces.kineto_summary import summarize
 from wirebound.profile.traces.steps import traced_steps
 
-from .tracefiles import PERIOD, ddp_events, ddp_step, kineto_document, rasterized, write
+from .tracefiles import PERIOD, ddp_events, ddp_step, gloo_job, kineto_document, rasterized, write
 
 
 def summary_of(path):
@@ -180,23 +180,8 @@ def test_marks_on_the_device_only_are_counted_once(tmp_path):
     assert summary_of(write(tmp_path / "t.json", kineto_document(events))).steps == 2
 
 
-def gloo_events():
-    host = {"ph": "X", "pid": 5, "tid": 5}
-    gloo = {"ph": "X", "cat": "user_annotation", "name": "gloo:all_reduce", "pid": 5, "tid": 77}
-    shape = {"Input Dims": [[250]], "Input type": ["float"]}
-    return [
-        host | {"cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0, "dur": 1000},
-        host | {"cat": "cpu_op", "name": "aten::linear", "ts": 10, "dur": 200},
-        host | {"cat": "cpu_op", "name": "autograd::engine::evaluate_function: AddmmBackward0", "ts": 300, "dur": 250},
-        host | {"cat": "cpu_op", "name": "c10d::allreduce_", "ts": 540, "dur": 5},
-        gloo | {"ts": 545, "dur": 300, "args": shape},
-        host | {"cat": "user_annotation", "name": "Optimizer.step#SGD.step", "ts": 850, "dur": 100},
-        host | {"cat": "cpu_op", "name": "aten::add_", "ts": 860, "dur": 80},
-    ]
-
-
 def test_gloo_on_the_processor(tmp_path):
-    trace = read_kineto(write(tmp_path / "t.json", {"traceEvents": gloo_events()}))
+    trace = read_kineto(write(tmp_path / "t.json", {"traceEvents": gloo_job()}))
     summary = summarize(trace)
     assert (summary.communication_us, summary.computation_us, summary.overlap_us) == (300, 530, 5)
     assert [(c.kind, c.size, c.stream, c.launch_us) for c in summary.collectives] == [("all_reduce", 1000, 77, 540)]
@@ -207,7 +192,7 @@ def test_gloo_on_the_processor(tmp_path):
 
 
 def test_launches_of_nccl_are_no_transfers(tmp_path):
-    events = gloo_events()
+    events = gloo_job()
     events[4]["name"] = "nccl:all_reduce"
     trace = read_kineto(write(tmp_path / "t.json", {"traceEvents": events}))
     summary = summarize(trace)

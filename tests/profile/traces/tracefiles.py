@@ -71,6 +71,23 @@ def ddp_step(
     return events
 
 
+def gloo_job(steps: int = 1) -> list[dict[str, Any]]:
+    """A step of 1000 µs on the processor: backward 300–550, one all-reduce 545–845. Without steps: no marks."""
+    host = {"ph": "X", "pid": 5, "tid": 5}
+    gloo = {"ph": "X", "cat": "user_annotation", "name": "gloo:all_reduce", "pid": 5, "tid": 77}
+    shape = {"Input Dims": [[250]], "Input type": ["float"]}
+    mark = [host | {"cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0, "dur": 1000}]
+    return [
+        *mark[:steps],
+        host | {"cat": "cpu_op", "name": "aten::linear", "ts": 10, "dur": 200},
+        host | {"cat": "cpu_op", "name": "autograd::engine::evaluate_function: AddmmBackward0", "ts": 300, "dur": 250},
+        host | {"cat": "cpu_op", "name": "c10d::allreduce_", "ts": 540, "dur": 5},
+        gloo | {"ts": 545, "dur": 300, "args": shape},
+        host | {"cat": "user_annotation", "name": "Optimizer.step#SGD.step", "ts": 850, "dur": 100},
+        host | {"cat": "cpu_op", "name": "aten::add_", "ts": 860, "dur": 80},
+    ]
+
+
 #: µs from step to step in `ddp_events`.
 PERIOD = 4000.0
 

@@ -61,6 +61,8 @@ def horovod_profile(
         for step, first in zip(ordered, firsts, strict=True)
     ]
     periods = [(b - a) / 1e6 for a, b in itertools.pairwise(firsts)]
+    if median(periods) <= 0:
+        raise InputError(f"{timeline.path}: no workload can be made: its steps take no time")
     ends = [(max(o.done_us for o in step) - first) / 1e6 for step, first in zip(steps, firsts, strict=True)]
     forward_s = max(0.0, median([period - end for period, end in zip(periods, ends, strict=False)]))
     dtype, warnings = common_dtype(summary.collectives)

@@ -20,6 +20,9 @@ _TYPE_BYTES = {"double": 8, "int64": 8, "uint64": 8, "float": 4, "int32": 4, "ui
 _TYPE_BYTES |= {"int8": 1, "uint8": 1, "char": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "f8e4m3": 1, "f8e5m2": 1}
 _TYPE_BYTES |= {"int": 4, "f32": 4, "f16": 2, "bf16": 2, "f64": 8}
 
+#: No size, time or bandwidth is larger; a number that is has been damaged.
+_LARGEST = 1e18
+
 _NUMBER = r"(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 _FOUR = rf"({_NUMBER}\s+{_NUMBER}\s+{_NUMBER})(?:\s+(N/A|-?{_NUMBER}|nan|-nan|inf))?"
 _HEAD = re.compile(
@@ -181,6 +184,9 @@ def _add_rows(head: _Head, log: _Log, result: NcclTests) -> bool:
             log.torn += in_place
             continue
         time, algbw, busbw = map(float, columns.split())
+        if max(time, algbw, busbw, head.size) > _LARGEST:
+            log.torn += 1
+            continue
         result.rows.append(NcclRow(head.size, time, algbw, busbw, in_place))
         log.wrong += errors is not None and errors.isdecimal() and int(errors) > 0
     return True
@@ -190,7 +196,7 @@ def _judge(heads: list[_Head], log: _Log, result: NcclTests, path: Path) -> None
     """Fill in ranks and collective, bring the rows to µs and GB/s, and say what is odd."""
     say = result.warnings.append
     if log.torn:
-        say(f"{log.torn} row(s) were torn apart by log lines (NCCL_DEBUG) and are incomplete: left out")
+        say(f"{log.torn} row(s) were torn apart by log lines (NCCL_DEBUG) or otherwise damaged: left out")
     if log.orphans:
         say(f"{log.orphans} line(s) of times without their size were left out: log lines tore them from their row")
     if log.wrong:
@@ -237,7 +243,7 @@ def _convert(log: _Log, result: NcclTests) -> None:
         real = min(names, key=lambda value: abs(middle / value - 1))
         if abs(middle / real - 1) > 0.03:
             result.contradictions.append(
-                f"the bandwidths are {1 / middle:.3g} times bytes ÷ time: they contradict the times"
+                f"bytes ÷ time is {middle:.3g} times the bandwidths: these contradict the times"
             )
             say(result.contradictions[-1])
         elif abs(real / factor - 1) > 0.01:

@@ -151,12 +151,13 @@ def _divided(trace: KinetoTrace, number: str, window: _Window) -> TracedStep | N
         and window.host_backward is not None
         and window.host_backward <= _asked(collective) < window.host_end
     ]
-    if not messages or not math.isfinite(window.backward):
+    if not messages or not math.isfinite(window.backward) or window.end <= window.start:
         return None
     ready, queued, before = [], 0, window.backward
     for index, message in enumerate(messages):
         moment = message.start_us if trace.on_device else _asked(message)
-        if trace.on_device and index and message.start_us - messages[index - 1].end_us < _QUEUED_US:
+        # One that starts while another still runs is on a stream of its own and did not queue.
+        if trace.on_device and index and -1 < message.start_us - messages[index - 1].end_us < _QUEUED_US:
             queued += 1
             moment = min(moment, _asked(message))
         before = max(before, moment)
