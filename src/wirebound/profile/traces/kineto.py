@@ -25,7 +25,6 @@ from wirebound.profile.traces.kineto_names import (
     AUTOGRAD,
     COMMUNICATION,
     GLOO,
-    GRADIENT,
     LAUNCH,
     OPTIMIZER,
     STEP,
@@ -58,8 +57,8 @@ class KinetoTrace:
 
     `kernels` is when the device computed, `operations` when the host did. `started` … are device activities in three
     columns: start, end and launch (their own start where no launch is known); `computing` says which of them compute.
-    `backward` has the starts of autograd's operations, `gradients` the ends of gradient accumulations. `base_us` is
-    what all times count from, `device` the name of the device where there is one.
+    `backward` has the starts of autograd's operations. `base_us` is what all times count from, `device` the name of the
+    device where there is one.
     """
 
     path: Path
@@ -75,7 +74,6 @@ class KinetoTrace:
     launched: "array[float]" = field(default_factory=lambda: array("d"))
     computing: "array[int]" = field(default_factory=lambda: array("b"))
     backward: "array[float]" = field(default_factory=lambda: array("d"))
-    gradients: "array[float]" = field(default_factory=lambda: array("d"))
     optimizer: list[Interval] = field(default_factory=list)
     step_marks: dict[str, Interval] = field(default_factory=dict)
     host_operations: list[HostOperation] = field(default_factory=list)
@@ -194,8 +192,6 @@ class _Collector:
             trace.optimizer.append((start, end))
         elif what & AUTOGRAD:
             trace.backward.append(start)
-            if what & GRADIENT:
-                trace.gradients.append(end)
 
     def finish(self, file: TraceFile) -> KinetoTrace:
         trace = self.trace

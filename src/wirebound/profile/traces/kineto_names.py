@@ -2,7 +2,7 @@
 
 import re
 
-COMMUNICATION, GLOO, AUTOGRAD, GRADIENT, OPTIMIZER, STEP, LAUNCH = (1 << bit for bit in range(7))
+COMMUNICATION, GLOO, AUTOGRAD, OPTIMIZER, STEP, LAUNCH = (1 << bit for bit in range(6))
 
 #: Categories in lower case; the older layouts write ``Kernel``, ``Memcpy``, ``Runtime`` and ``Operator``.
 _CATEGORIES = {
@@ -43,8 +43,6 @@ def name_class(name: str) -> int:
         found |= GLOO
     if name.startswith("autograd::engine::evaluate_function") or _BACKWARD.fullmatch(name):
         found |= AUTOGRAD
-        if name.endswith("AccumulateGrad"):
-            found |= GRADIENT
     if name.startswith("Optimizer.step"):
         found |= OPTIMIZER
     if _LAUNCH.search(name):
