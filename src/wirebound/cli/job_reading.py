@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.cli.job_assumptions import assumptions_of, without_effect
+from wirebound.cli.job_compression import method_changes
 from wirebound.cli.job_options import JobOptions
 from wirebound.errors import InputError
 from wirebound.fit.document import FittedLink, load_fitted_link
 from wirebound.model import Cluster, Link, Method, Workload, method_named
 from wirebound.model.cluster import FREE_LINK
 from wirebound.model.library import builtin_names, builtin_workload
+from wirebound.simulate.all_reduces import candidates
 from wirebound.simulate.need import BATCH_LIMIT
 from wirebound.units import parse_bandwidth, parse_bytes, parse_duration
 
@@ -42,6 +44,7 @@ def read_job(options: JobOptions, *, network_needed: bool = True) -> Job:
     for flag, value in (
         ("--gpus", options.gpus),
         ("--gpus-per-node", options.gpus_per_node),
+        ("--nics-per-node", options.nics_per_node),
         ("--batch", options.batch),
         ("--accumulation", options.accumulation),
         ("--servers", options.servers),
@@ -90,6 +93,13 @@ def _method(options: JobOptions) -> Method:
         if options.colocated:
             raise InputError("--servers and --colocated exclude each other: colocated servers run on every node")
         changes["servers"] = options.servers
+    if options.collective is not None:
+        try:
+            candidates(options.collective)
+        except InputError as error:
+            raise InputError(f"--collective: {error}") from None
+        changes["collective"] = options.collective
+    changes |= method_changes(options)
     return method_named(options.method, **changes)
 
 
@@ -114,11 +124,17 @@ def _cluster(options: JobOptions, network_needed: bool, fitted: FittedLink | Non
         return None
     if gpus % per_node:
         raise InputError(f"--gpus {gpus} is not a multiple of --gpus-per-node {per_node}: nodes must be full")
+    if per_node % options.nics_per_node:
+        raise InputError(
+            f"--nics-per-node {options.nics_per_node} does not divide --gpus-per-node {per_node}: each card serves as"
+            " many GPUs"
+        )
     return Cluster(
         nodes=gpus // per_node,
         inter=_network_link(options, fitted, needed=network_needed and gpus > per_node),
         accelerators_per_node=per_node,
         intra=_intra_link(options),
+        nics_per_node=options.nics_per_node,
     )
 
 
