@@ -51,31 +51,34 @@ def read_job(options: JobOptions, *, network_needed: bool = True) -> Job:
     ):
         if value is not None and not 1 <= value <= _LARGEST:
             raise InputError(f"{flag} {value} must be between 1 and {_LARGEST:,}")
-    workload = _workload(options)
+    workload, doubts = _workload(options)
     method = _method(options)
     fitted = _fitted_link(options)
     cluster = _cluster(options, network_needed, fitted)
     job = Job(workload, cluster, method, options.accumulation, not options.no_vector_add)
     job.assumptions = assumptions_of(workload, cluster, method, options, None if fitted is None else fitted.doubts)
+    job.assumptions += [f"the profile warns: {doubt}" for doubt in doubts]
     job.notes = without_effect(method, options)
     return job
 
 
-def _workload(options: JobOptions) -> Workload:
+def _workload(options: JobOptions) -> tuple[Workload, tuple[str, ...]]:
+    """The workload, and the warnings of the profile that it comes from."""
     name = options.workload
     separators = tuple(filter(None, (os.sep, os.altsep)))
     is_path = name.lower().endswith(".json") or any(mark in name for mark in separators) or os.path.exists(name)
     if name not in builtin_names() and is_path:
         from wirebound.profile.schema import load_profile
 
-        workload = load_profile(Path(name)).workload()
+        profile = load_profile(Path(name))
+        workload, doubts = profile.workload(), profile.warnings
     else:
-        workload = builtin_workload(name)
+        workload, doubts = builtin_workload(name), ()
     if options.batch is not None:
         workload = workload.with_batch(options.batch)
     if options.gradient_dtype is not None:
         workload = workload.with_gradient_dtype(options.gradient_dtype)
-    return workload
+    return workload, doubts
 
 
 def _method(options: JobOptions) -> Method:
