@@ -1,0 +1,44 @@
+"""One job: everything that a step depends on, so that one thing of it can be replaced. Standard library only."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from wirebound.model import Cluster, Method, Step, Workload
+from wirebound.simulate.step import simulate_step
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJob:
+    """A workload on a cluster with a method; the other fields are those of `simulate_step`."""
+
+    workload: Workload
+    cluster: Cluster
+    method: Method
+    include_vector_add: bool = True
+    accumulation: int = 1
+
+    def step(self) -> Step:
+        """Simulate one step; raises what `simulate_step` raises."""
+        return simulate_step(
+            self.workload,
+            self.cluster,
+            self.method,
+            include_vector_add=self.include_vector_add,
+            accumulation=self.accumulation,
+        )
+
+    @property
+    def samples_per_step(self) -> int:
+        """Samples that all workers together process in one step."""
+        return self.cluster.workers * self.workload.batch_size * self.accumulation
+
+    def with_inter(self, **changes: Any) -> "TrainingJob":
+        """Return the job with some fields of the link between nodes replaced (see `wirebound.model.Link`)."""
+        inter = dataclasses.replace(self.cluster.inter, **changes)
+        return dataclasses.replace(self, cluster=dataclasses.replace(self.cluster, inter=inter))
+
+    def with_intra(self, **changes: Any) -> "TrainingJob":
+        """Return the job with some fields of the link inside a node replaced (see `wirebound.model.Link`)."""
+        intra = dataclasses.replace(self.cluster.intra, **changes)
+        return dataclasses.replace(self, cluster=dataclasses.replace(self.cluster, intra=intra))
