@@ -70,6 +70,6 @@ def job_line(job: Job, leave_out: str = "") -> str:
     return ", ".join([*parts, job.method.name])
 
 
-def echo_assumptions(job: Job) -> None:
+def echo_assumptions(assumptions: list[str]) -> None:
     """Print the line that says what the answer takes for granted."""
-    typer.echo(f"  assumed         {printable('; '.join(job.assumptions))}")
+    typer.echo(f"  assumed         {printable('; '.join(assumptions))}")

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from wirebound.cli.job_interval import note_ranges
 from wirebound.cli.job_options import JobOptions, with_job_options
 from wirebound.cli.job_reading import read_job
 from wirebound.cli.job_report import echo_assumptions, job_document, job_line
@@ -57,6 +58,7 @@ def need(
         note(f"--{solve} is what is solved for: the value given is ignored")
     for line in job.notes:
         note(line)
+    note_ranges(job, leave_out=solve)
     if json_output:
         print_json(
             {
@@ -89,4 +91,4 @@ def need(
             f"  {solve} {extent} {shown} {answer.unit}{limit} for a scaling factor of {target:.1%}"
             f" (there {answer.scaling_factor:.2%})"
         )
-    echo_assumptions(job)
+    echo_assumptions(job.assumptions)

@@ -1,16 +1,14 @@
 """The command predict: the time of one training step."""
 
-import math
-
 import typer
 
+from wirebound.cli.job_interval import SamplesOption, SeedOption
 from wirebound.cli.job_options import JobOptions, with_job_options
-from wirebound.cli.job_reading import Job, read_job
-from wirebound.cli.job_report import counted, echo_assumptions, job_document, job_line
+from wirebound.cli.job_reading import read_job
+from wirebound.cli.job_report import counted, echo_assumptions, job_line
 from wirebound.cli.output import JsonFlag, note, print_json
-from wirebound.errors import InputError
-from wirebound.model import Step
-from wirebound.simulate.step import simulate_step
+from wirebound.cli.prediction import predict_job, prediction_document
+from wirebound.simulate.uncertainty import DEFAULT_SAMPLES
 from wirebound.units import format_bytes, format_duration
 
 
@@ -20,62 +18,40 @@ def register(app: typer.Typer) -> None:
 
 
 @with_job_options(required=("gpus",))
-def predict(given: JobOptions, json_output: JsonFlag = False) -> None:
+def predict(
+    given: JobOptions, samples: SamplesOption = DEFAULT_SAMPLES, seed: SeedOption = 0, json_output: JsonFlag = False
+) -> None:
     """Predict the time of one training step, and how well the job scales.
+
+    Where a parameter is uncertain (a fitted network, a profile of several steps, a range), it also tells the interval
+    that holds 95 % of the outcomes.
 
     Example: wirebound predict --workload resnet50 --gpus 64 --bandwidth "10 Gbps" --method wfbp-a2a
     """
     job = read_job(given)
-    assert job.cluster is not None
-    step = simulate_step(
-        job.workload,
-        job.cluster,
-        job.method,
-        include_vector_add=job.include_vector_add,
-        accumulation=job.accumulation,
-    )
-    if not math.isfinite(step.iteration_s):
-        raise InputError("the step takes longer than numbers can tell: check --bandwidth and --latency")
+    prediction = predict_job(job, samples=samples, seed=seed)
     for line in job.notes:
         note(line)
-    samples_per_s = _samples_per_s(job, step)
-    document = {
-        "iteration_s": step.iteration_s,
-        "compute_s": step.compute_s,
-        "communication_s": step.communication_s,
-        "exposed_communication_s": step.exposed_s,
-        "scaling_factor": step.scaling_factor,
-        "speedup": step.scaling_factor * job.cluster.workers,
-        "samples_per_s": samples_per_s,
-        "wire_bytes_per_worker": step.wire_bytes_per_worker,
-        "node_wire_bytes": step.node_wire_bytes,
-        "link_utilization": step.link_utilization,
-        "messages": len(step.messages),
-        "job": job_document(job),
-        "assumptions": job.assumptions,
-    }
+    document = prediction_document(prediction)
     if json_output:
         print_json(document)
         return
+    step, interval, rate = prediction.step, document["interval95"], prediction.samples_per_s
     typer.echo(job_line(job))
     exposed = format_duration(step.exposed_s)
     typer.echo(
         f"  iteration       {format_duration(step.iteration_s)} = compute {format_duration(step.compute_s)}"
         f" + exposed communication {exposed}"
     )
-    rate = "" if samples_per_s is None else f", {samples_per_s:,.0f} samples/s"
-    typer.echo(
-        f"  scaling factor  {step.scaling_factor:.1%}, {step.scaling_factor * job.cluster.workers:.4g}× one GPU{rate}"
-    )
+    shown_rate = "" if rate is None else f", {rate:,.0f} samples/s"
+    typer.echo(f"  scaling factor  {step.scaling_factor:.1%}, {document['speedup']:.4g}× one GPU{shown_rate}")
+    if interval is not None:
+        fastest, slowest = (format_duration(seconds) for seconds in interval["iteration_s"])
+        least, most = interval["scaling_factor"]
+        typer.echo(f"  95 % interval   iteration {fastest} to {slowest}, scaling factor {least:.1%} to {most:.1%}")
     typer.echo(
         f"  network         {counted(len(step.messages), 'message')}, busy for"
         f" {format_duration(step.communication_s)}; a worker sends {format_bytes(step.wire_bytes_per_worker)};"
         f" link {step.link_utilization:.1%} used over the step"
     )
-    echo_assumptions(job)
-
-
-def _samples_per_s(job: Job, step: Step) -> float | None:
-    if job.cluster is None or step.iteration_s == 0:
-        return None
-    return job.cluster.workers * job.workload.batch_size * job.accumulation / step.iteration_s
+    echo_assumptions(document["assumptions"])

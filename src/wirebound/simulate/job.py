@@ -42,3 +42,7 @@ class TrainingJob:
         """Return the job with some fields of the link inside a node replaced (see `wirebound.model.Link`)."""
         intra = dataclasses.replace(self.cluster.intra, **changes)
         return dataclasses.replace(self, cluster=dataclasses.replace(self.cluster, intra=intra))
+
+    def with_compute_factor(self, factor: float) -> "TrainingJob":
+        """Return the job with all compute times of its workload multiplied by `factor`."""
+        return dataclasses.replace(self, workload=self.workload.with_compute_s(factor * self.workload.compute_s))
