@@ -43,8 +43,9 @@ def predict(
         f"  iteration       {format_duration(step.iteration_s)} = compute {format_duration(step.compute_s)}"
         f" + exposed communication {exposed}"
     )
-    shown_rate = "" if rate is None else f", {rate:,.0f} samples/s"
-    typer.echo(f"  scaling factor  {step.scaling_factor:.1%}, {document['speedup']:.4g}× one GPU{shown_rate}")
+    typer.echo(
+        f"  scaling factor  {step.scaling_factor:.1%}, {document['speedup']:.4g}× one GPU, {rate:,.0f} samples/s"
+    )
     if interval is not None:
         fastest, slowest = (format_duration(seconds) for seconds in interval["iteration_s"])
         least, most = interval["scaling_factor"]

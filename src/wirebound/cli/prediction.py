@@ -21,9 +21,9 @@ class Prediction:
     drawn: StepDistribution | None
 
     @property
-    def samples_per_s(self) -> float | None:
-        """Training samples per second of all workers; None for a step that takes no time."""
-        return self.job.training.samples_per_step / self.step.iteration_s if self.step.iteration_s > 0 else None
+    def samples_per_s(self) -> float:
+        """Training samples per second of all workers."""
+        return self.job.training.samples_per_step / self.step.iteration_s
 
 
 def predict_job(job: Job, *, samples: int, seed: int) -> Prediction:

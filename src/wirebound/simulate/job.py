@@ -1,6 +1,7 @@
 """One job: everything that a step depends on, so that one thing of it can be replaced. Standard library only."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,10 @@ class TrainingJob:
         """Samples that all workers together process in one step."""
         return self.cluster.workers * self.workload.batch_size * self.accumulation
 
+    def samples_per_s(self) -> float:
+        """Samples that all workers together process in a second."""
+        return self.samples_per_step / self.step().iteration_s
+
     def with_inter(self, **changes: Any) -> "TrainingJob":
         """Return the job with some fields of the link between nodes replaced (see `wirebound.model.Link`)."""
         inter = dataclasses.replace(self.cluster.inter, **changes)
@@ -46,3 +51,13 @@ class TrainingJob:
     def with_compute_factor(self, factor: float) -> "TrainingJob":
         """Return the job with all compute times of its workload multiplied by `factor`."""
         return dataclasses.replace(self, workload=self.workload.with_compute_s(factor * self.workload.compute_s))
+
+
+def without_terms(job: TrainingJob) -> dict[str, TrainingJob]:
+    """Return the job without each of the terms that communication costs: what cannot be reached is due to one."""
+    return {
+        "bandwidth": job.with_inter(bandwidth=math.inf),
+        "latency": job.with_inter(latency_s=0.0).with_intra(latency_s=0.0),
+        "vector-add": dataclasses.replace(job, include_vector_add=False),
+        "intra-node bandwidth": job.with_intra(bandwidth=math.inf),
+    }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wirebound.errors import InputError, unknown_name
 from wirebound.model import Cluster, Method, Workload
-from wirebound.simulate.job import TrainingJob
+from wirebound.simulate.job import TrainingJob, without_terms
 from wirebound.simulate.step import accumulated_compute_s
 from wirebound.units import BYTES_PER_S_PER_GBPS, SECONDS_PER_US
 
@@ -238,10 +238,5 @@ def _whole_steps(limit: int) -> list[int]:
 
 def _limit(job: TrainingJob) -> str:
     """Name the term without which the best job would run best: what stands in the way of the target."""
-    without = {
-        "bandwidth": job.with_inter(bandwidth=math.inf),
-        "latency": job.with_inter(latency_s=0.0).with_intra(latency_s=0.0),
-        "vector-add": dataclasses.replace(job, include_vector_add=False),
-        "intra-node bandwidth": job.with_intra(bandwidth=math.inf),
-    }
+    without = without_terms(job)
     return max(without, key=lambda term: _factor(without[term]))

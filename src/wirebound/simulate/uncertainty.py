@@ -110,6 +110,15 @@ def uncertain_compute(factors: Sequence[float]) -> Source:
     return lambda generator, count: [_compute_change(factor) for factor in even_choices(factors, generator, count)]
 
 
+def scaled_bandwidth(factor: float) -> Source:
+    """The bandwidth between nodes is multiplied by `factor`: after another source, for what is drawn there."""
+
+    def change(job: TrainingJob) -> TrainingJob:
+        return job.with_inter(bandwidth=factor * job.cluster.inter.bandwidth)
+
+    return lambda generator, count: [change] * count
+
+
 def _inter_change(**fields: float) -> Change:
     return lambda job: job.with_inter(**fields)
 

@@ -1,0 +1,136 @@
+"""The ranking behind advise: every remedy predicted as `predict` would, its gain, and where the advice flips."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from wirebound.cli.job_options import JobOptions
+from wirebound.cli.job_reading import Job, read_job
+from wirebound.cli.prediction import Prediction, predict_job
+from wirebound.cli.remedies import Remedy, remedies_for
+from wirebound.errors import InputError
+from wirebound.simulate.advise import WORTHWHILE_GAIN, RateAt, Threshold, gain_interval, rate_at, threshold, tied
+from wirebound.simulate.uncertainty import scaled_bandwidth
+from wirebound.units import format_bandwidth
+
+#: What a remedy is compared with where it is not compared with another.
+NOTHING = "doing nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Where the advice changes: against what, from which gain on, at which threshold, and in words."""
+
+    against: str
+    gain: float
+    threshold: Threshold
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankedRemedy:
+    """A remedy and what it does: `gain` is the ratio of samples per second, `interval` its 95 % where the job has one.
+
+    `tied` says that its interval and that of the remedy before it overlap.
+    """
+
+    remedy: Remedy
+    prediction: Prediction
+    gain: float
+    interval: tuple[float, float] | None = None
+    tied: bool = False
+    flips: tuple[Flip, ...] = ()
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether it gains enough to speak of."""
+        return self.gain >= WORTHWHILE_GAIN
+
+
+def rank_remedies(given: JobOptions, base: Prediction, *, samples: int, seed: int) -> list[RankedRemedy]:
+    """Return the remedies for a job, the largest gain first; of one family only the best.
+
+    A remedy that the job's other options exclude is left out. Intervals are drawn for those that are worthwhile.
+    """
+    ranked = sorted(_gains(given, base), key=lambda entry: -entry.gain)
+    best, families = [], set()
+    for entry in ranked:
+        if entry.remedy.family not in families:
+            best.append(entry)
+        families |= {entry.remedy.family} - {""}
+    return _with_flips(_with_intervals(best, base, samples=samples, seed=seed), base.job)
+
+
+def _gains(given: JobOptions, base: Prediction) -> Iterator[RankedRemedy]:
+    for remedy in remedies_for(given, base.job):
+        try:
+            job = read_job(remedy.options)
+            prediction = Prediction(job, job.training.step(), None)
+        except InputError:  # what the job's other options exclude is no remedy for it
+            continue
+        yield RankedRemedy(remedy, prediction, prediction.samples_per_s / base.samples_per_s)
+
+
+def _with_intervals(
+    entries: list[RankedRemedy], base: Prediction, *, samples: int, seed: int
+) -> Iterator[RankedRemedy]:
+    """Add the intervals of the gains, and mark those that overlap with the one before."""
+    before: tuple[float, float] | None = None
+    for entry in entries:
+        if not entry.worthwhile or not (entry.prediction.job.sources or base.drawn):
+            yield entry
+            continue
+        drawn = predict_job(_uncertain_job(entry, base.job), samples=samples, seed=seed)
+        interval = gain_interval(*_iterations(drawn), *_iterations(base))
+        yield replace(entry, prediction=drawn, interval=interval, tied=tied(before, interval))
+        before = interval
+
+
+def _uncertain_job(entry: RankedRemedy, base: Job) -> Job:
+    """The remedy's job; a fitted network that it makes faster stays as uncertain as it was."""
+    job, factor = entry.prediction.job, entry.remedy.scaled_by
+    if factor is None:
+        return job
+    return replace(job, sources=base.sources | {"faster": scaled_bandwidth(factor)})
+
+
+def _iterations(prediction: Prediction) -> tuple[tuple[float, ...], int]:
+    drawn = prediction.drawn
+    seconds = (prediction.step.iteration_s,) if drawn is None else drawn.iteration_s
+    return seconds, prediction.job.training.samples_per_step
+
+
+def _with_flips(entries: Iterator[RankedRemedy], job: Job) -> list[RankedRemedy]:
+    """Add the bandwidths at which a remedy begins or ceases to pay, and to beat the next one."""
+    ranked, cluster = list(entries), job.training.cluster
+    if cluster.nodes == 1:
+        return ranked
+    bandwidth, nothing = cluster.inter.bandwidth, rate_at(job.training)
+    rates = [rate_at(entry.prediction.job.training, own_bandwidth=entry.remedy.own_bandwidth) for entry in ranked]
+    flipping = []
+    for place, entry in enumerate(ranked):
+        flips = list(_flips_against_nothing(entry, rates[place], nothing, bandwidth))
+        following = ranked[place + 1 : place + 2]
+        if following and following[0].worthwhile:
+            found = threshold(rates[place], rates[place + 1], bandwidth)
+            if found is not None:
+                change = following[0].remedy.change
+                text = f"beats '{change}' only {found.side} {_shown(found)}"
+                flips.append(Flip(change, 1.0, found, text))
+        flipping.append(replace(entry, flips=tuple(flips)))
+    return flipping
+
+
+def _flips_against_nothing(entry: RankedRemedy, rate: RateAt, nothing: RateAt, bandwidth: float) -> Iterator[Flip]:
+    found = threshold(rate, nothing, bandwidth, gain=WORTHWHILE_GAIN)
+    if found is not None:
+        verb = "pays off (1 % or more) only" if entry.worthwhile else "would pay off (1 % or more)"
+        yield Flip(NOTHING, WORTHWHILE_GAIN, found, f"{verb} {found.side} {_shown(found)}")
+    if entry.remedy.has_own_cost:
+        found = threshold(rate, nothing, bandwidth)
+        if found is not None:
+            other = "above" if found.side == "below" else "below"
+            yield Flip(NOTHING, 1.0, found, f"its own work takes longer than it saves {other} {_shown(found)}")
+
+
+def _shown(found: Threshold) -> str:
+    return format_bandwidth(found.bandwidth)

@@ -1,0 +1,181 @@
+"""The remedies that advise tries: each is a change of the job's options, so that `predict` can be asked the same.
+
+To add one, write a function that yields its remedies for a job and add it to `REMEDIES`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from wirebound.cli.job_options import JobOptions
+from wirebound.cli.job_reading import Job
+from wirebound.model import METHODS
+from wirebound.units import BYTES_PER_S_PER_GBPS, format_bandwidth
+
+#: Rates of network links that one can buy, in Gbps.
+STANDARD_GBPS = (1, 10, 25, 40, 100, 200, 400, 800)
+#: Bucket limits of ddp that are tried, in MiB.
+BUCKET_CAPS_MIB = (1, 2, 5, 10, 50, 100, 200, 400)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a remedy costs besides time: risk for accuracy, hardware to buy, change of the code; ``none`` where none."""
+
+    accuracy: str = "none"
+    hardware: str = "none"
+    code: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """The same job with some options changed; `change` says which in words.
+
+    Of several remedies with the same `family` only the best is worth telling. `own_bandwidth` is set where the
+    bandwidth itself is the remedy, `has_own_cost` where it takes work of its own, which may exceed what it saves.
+    `scaled_by` is the factor on a fitted bandwidth, which stays as uncertain as it was.
+    """
+
+    name: str
+    change: str
+    options: JobOptions
+    price: Price
+    family: str = ""
+    own_bandwidth: bool = False
+    has_own_cost: bool = False
+    scaled_by: float | None = None
+
+
+Finder = Callable[[JobOptions, Job], Iterator[Remedy]]
+
+
+def remedies_for(options: JobOptions, job: Job) -> list[Remedy]:
+    """Return every remedy of `REMEDIES` for the job, in the order of that list."""
+    return [remedy for find in REMEDIES for remedy in find(options, job)]
+
+
+def _changed(options: JobOptions, **changes: Any) -> JobOptions:
+    return dataclasses.replace(options, **changes)
+
+
+def _full_utilization(options: JobOptions, job: Job) -> Iterator[Remedy]:
+    if options.utilization < 1 and _has_network(job):
+        price = Price(
+            code="another transport: RDMA, several connections, larger messages", hardware="perhaps RDMA cards"
+        )
+        change = f"the whole bandwidth instead of {options.utilization:.0%} of it"
+        yield Remedy("full utilization", change, _changed(options, utilization=1.0), price)
+
+
+def _more_bandwidth(options: JobOptions, job: Job) -> Iterator[Remedy]:
+    """The next three standard rates; of a fitted network, whose nominal rate is not known, twice and four times."""
+    if not _has_network(job):
+        return
+    now = job.training.cluster.inter.bandwidth
+    wanted = [rate for rate in STANDARD_GBPS if rate * BYTES_PER_S_PER_GBPS > now][:3]
+    if options.network is not None or not wanted:
+        rates = [(f"{factor:g}× the bandwidth", factor * now) for factor in (2.0, 4.0)]
+    else:
+        rates = [(f"{rate} Gbps", float(rate * BYTES_PER_S_PER_GBPS)) for rate in wanted]
+    for shown, rate in rates:
+        changes: dict[str, Any] = {"bandwidth": f"{rate / BYTES_PER_S_PER_GBPS:.17g} Gbps", "network": None}
+        scaled_by = None
+        if options.network is not None:
+            scaled_by = rate / now
+            if options.latency is None:
+                changes["latency"] = f"{job.training.cluster.inter.latency_s!r} s"
+        price = Price(hardware="network cards, switches and cables")
+        change = f"{shown} instead of {format_bandwidth(now)}"
+        yield Remedy("bandwidth", change, _changed(options, **changes), price, own_bandwidth=True, scaled_by=scaled_by)
+
+
+#: What each method asks for in code.
+_METHOD_CODE = {
+    "bsp-ps": "servers that wait for the whole gradient",
+    "bsp-a2a": "one all-reduce after backward",
+    "wfbp-ps": "servers that take each gradient when it is ready",
+    "wfbp-a2a": "an all-reduce for each gradient when it is ready",
+    "mg-wfbp": "a library that merges gradients where it pays",
+    "bytescheduler-ps": "a library that orders partitions by priority (BytePS)",
+    "bytescheduler-a2a": "a library that orders partitions by priority (published runs scale worse than this)",
+    "ddp": "PyTorch's DistributedDataParallel",
+    "horovod": "Horovod",
+}
+
+
+def _other_method(options: JobOptions, job: Job) -> Iterator[Remedy]:
+    for name, method in METHODS.items():
+        if name == job.method.name:
+            continue
+        changes: dict[str, Any] = {"method": name}
+        if method.schedule != "ddp":
+            changes |= {"bucket_cap": None, "first_bucket_cap": None}
+        servers = method.architecture == "parameter-server"
+        if not servers:
+            changes |= {"servers": None, "colocated": False}
+        more = servers and job.method.architecture != "parameter-server" and not options.colocated
+        hardware = f"{job.training.cluster.nodes} server machines" if more else "none"
+        price = Price(code=_METHOD_CODE[name], hardware=hardware)
+        yield Remedy("method", f"{name} instead of {job.method.name}", _changed(options, **changes), price)
+
+
+def _fusion(options: JobOptions, job: Job) -> Iterator[Remedy]:
+    """Bucket limits of ddp; a limit that is given is the first bucket's too, as in torch."""
+    if job.method.schedule == "ddp":
+        for cap in BUCKET_CAPS_MIB:
+            changed = _changed(options, bucket_cap=f"{cap} MiB", first_bucket_cap=f"{cap} MiB")
+            yield Remedy(
+                "fusion", f"buckets of {cap} MiB", changed, Price(code=f"bucket_cap_mb={cap}"), family="fusion"
+            )
+
+
+def _compression(options: JobOptions, job: Job) -> Iterator[Remedy]:
+    for ratio in (2, 10, 100):
+        if ratio > options.compression:
+            price = Price(accuracy="lossy: error feedback needed", code="a compressor, whose time is left out here")
+            yield Remedy("compression", f"{ratio}× fewer bytes", _changed(options, compression=float(ratio)), price)
+
+
+def _larger_batch(options: JobOptions, job: Job) -> Iterator[Remedy]:
+    batch = 2 * job.workload.batch_size
+    price = Price(
+        accuracy="twice the global batch: retune the learning rate; may generalize worse",
+        hardware="memory for twice the activations",
+        code="the batch size",
+    )
+    yield Remedy("batch", f"{batch} samples per GPU instead of {batch // 2}", _changed(options, batch=batch), price)
+
+
+def _accumulation(options: JobOptions, job: Job) -> Iterator[Remedy]:
+    passes = 4 * options.accumulation
+    price = Price(
+        accuracy="four times the global batch: retune the learning rate; may generalize worse",
+        code="no synchronization in the passes before the last",
+    )
+    change = f"{passes} passes per communication instead of {options.accumulation}"
+    yield Remedy("accumulation", change, _changed(options, accumulation=passes), price)
+
+
+def _lower_precision(options: JobOptions, job: Job) -> Iterator[Remedy]:
+    if job.workload.gradient_dtype in ("fp64", "fp32"):
+        price = Price(accuracy="gradients rounded to 8 bits of mantissa", code="gradients cast before they are sent")
+        change = f"gradients in bf16 instead of {job.workload.gradient_dtype}"
+        yield Remedy("precision", change, _changed(options, gradient_dtype="bf16"), price)
+
+
+def _has_network(job: Job) -> bool:
+    return job.training.cluster.nodes > 1
+
+
+#: Every kind of remedy.
+REMEDIES: tuple[Finder, ...] = (
+    _full_utilization,
+    _more_bandwidth,
+    _other_method,
+    _fusion,
+    _compression,
+    _larger_batch,
+    _accumulation,
+    _lower_precision,
+)
