@@ -2,7 +2,16 @@
 
 import typer
 
-from wirebound.cli.job_interval import SamplesOption, SeedOption
+from wirebound.cli.consistency_options import (
+    ComputeSpread,
+    ConsistencyName,
+    ConsistencyOptions,
+    Seed,
+    Straggler,
+    consistency_document,
+    echo_consistency,
+)
+from wirebound.cli.job_interval import SamplesOption
 from wirebound.cli.job_options import JobOptions, with_job_options
 from wirebound.cli.job_reading import read_job
 from wirebound.cli.job_report import counted, echo_assumptions, job_line
@@ -19,20 +28,30 @@ def register(app: typer.Typer) -> None:
 
 @with_job_options(required=("gpus",))
 def predict(
-    given: JobOptions, samples: SamplesOption = DEFAULT_SAMPLES, seed: SeedOption = 0, json_output: JsonFlag = False
+    given: JobOptions,
+    consistency: ConsistencyName = None,
+    compute_spread: ComputeSpread = None,
+    straggler: Straggler = None,
+    samples: SamplesOption = DEFAULT_SAMPLES,
+    seed: Seed = None,
+    json_output: JsonFlag = False,
 ) -> None:
     """Predict the time of one training step, and how well the job scales.
 
-    Where a parameter is uncertain (a fitted network, a profile of several steps, a range), it also tells the interval
-    that holds 95 % of the outcomes.
+    That is a step of equally fast workers that all wait for each other. With --consistency, --compute-spread or
+    --straggler many steps of workers that differ are simulated as well. Where a parameter is uncertain (a fitted
+    network, a profile of several steps, a range), it also tells the interval that holds 95 % of the outcomes.
 
     Example: wirebound predict --workload resnet50 --gpus 64 --bandwidth "10 Gbps" --method wfbp-a2a
     """
     job = read_job(given)
-    prediction = predict_job(job, samples=samples, seed=seed)
+    prediction = predict_job(job, samples=samples, seed=seed or 0)
+    protocol = ConsistencyOptions(consistency, compute_spread, straggler, seed).simulate(job)
     for line in job.notes:
         note(line)
     document = prediction_document(prediction)
+    if protocol is not None:
+        document["consistency"] = consistency_document(protocol, job, seed)
     if json_output:
         print_json(document)
         return
@@ -55,4 +74,11 @@ def predict(
         f" {format_duration(step.communication_s)}; a worker sends {format_bytes(step.wire_bytes_per_worker)};"
         f" link {step.link_utilization:.1%} used over the step"
     )
+    if protocol is not None:
+        echo_consistency(protocol, job)
+    if len(shares := document["collectives"]) > 1:
+        carried = (
+            f"{row['name']} {counted(row['messages'], 'message')}, {format_bytes(row['bytes'])}" for row in shares
+        )
+        typer.echo(f"  collectives     {'; '.join(carried)}")
     echo_assumptions(document["assumptions"])

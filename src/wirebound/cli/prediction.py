@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from wirebound.cli.job_collective import collective_shares
 from wirebound.cli.job_interval import interval95, interval_assumption, step_distribution
 from wirebound.cli.job_reading import Job
 from wirebound.cli.job_report import job_document
@@ -40,20 +41,23 @@ def predict_job(job: Job, *, samples: int, seed: int) -> Prediction:
 
 def prediction_document(prediction: Prediction) -> dict[str, Any]:
     """The answer of `predict --json`."""
-    job, step = prediction.job, prediction.step
+    job, step, training = prediction.job, prediction.step, prediction.job.training
     return {
         "iteration_s": step.iteration_s,
         "compute_s": step.compute_s,
         "communication_s": step.communication_s,
         "exposed_communication_s": step.exposed_s,
         "scaling_factor": step.scaling_factor,
-        "speedup": step.scaling_factor * job.training.cluster.workers,
+        "speedup": step.scaling_factor * training.cluster.workers,
         "samples_per_s": prediction.samples_per_s,
         "interval95": interval95(prediction.drawn),
         "wire_bytes_per_worker": step.wire_bytes_per_worker,
         "node_wire_bytes": step.node_wire_bytes,
         "link_utilization": step.link_utilization,
         "messages": len(step.messages),
+        "collectives": collective_shares(
+            job.workload, training.cluster, job.method, step, include_vector_add=job.include_vector_add
+        ),
         "job": job_document(job),
         "assumptions": [*job.assumptions, *interval_assumption(job)],
     }

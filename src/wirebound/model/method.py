@@ -18,7 +18,7 @@ class Method:
     `schedule` decides which gradients form a message and when it may start: ``bsp`` one message after backward,
     ``wfbp`` one per tensor, ``horovod`` and ``ddp`` two fusion rules, ``mg-wfbp`` merging where it pays, ``priority``
     partitions in the order in which the next forward pass needs them. `collective` names the all-reduce algorithm
-    (``ring``, ``halving-doubling``, ``tree``). `merge_below_bytes` lets mg-wfbp always merge smaller tensors.
+    (see `simulate.all_reduces`). `merge_below_bytes` lets mg-wfbp always merge smaller tensors.
     `servers` are the parameter servers (0: as many as nodes), beside the workers unless `colocated`;
     `push_pull_overlap` in [0, 1] is the share of pull hidden under push. `compression` divides the bytes on the wire
     and costs nothing.

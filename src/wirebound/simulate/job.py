@@ -55,9 +55,13 @@ class TrainingJob:
 
 def without_terms(job: TrainingJob) -> dict[str, TrainingJob]:
     """Return the job without each of the terms that communication costs: what cannot be reached is due to one."""
-    return {
+    without = {
         "bandwidth": job.with_inter(bandwidth=math.inf),
         "latency": job.with_inter(latency_s=0.0).with_intra(latency_s=0.0),
         "vector-add": dataclasses.replace(job, include_vector_add=False),
         "intra-node bandwidth": job.with_intra(bandwidth=math.inf),
     }
+    if job.method.collective.startswith("in-network"):
+        endless = dataclasses.replace(job.method, collective="in-network:@0")
+        without["slots of the switch"] = dataclasses.replace(job, method=endless)
+    return without

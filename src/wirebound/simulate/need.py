@@ -40,9 +40,9 @@ class Need:
     """An answer: `value` in `unit`, and the scaling factor there; `value` is None where no value reaches the target.
 
     `scaling_factor` is then the best that was found. `limited_by` names what stands in the way of an unreachable
-    target: ``bandwidth``, ``latency``, ``vector-add`` or ``intra-node bandwidth``. `at_search_limit` says that the
-    search ended at its limit: the largest number of accelerators or the longest latency tried still reaches the
-    target, or even `BATCH_LIMIT` samples do not, which says nothing of more.
+    target: ``bandwidth``, ``latency``, ``vector-add``, ``intra-node bandwidth`` or ``slots of the switch``.
+    `at_search_limit` says that the search ended at its limit: the largest number of accelerators or the longest latency
+    tried still reaches the target, or even `BATCH_LIMIT` samples do not, which says nothing of more.
     """
 
     value: float | None
@@ -146,12 +146,13 @@ def _smallest_bandwidth(reaches: Callable[[float], bool], job: TrainingJob, targ
     """The smallest bandwidth in bytes per second; at 0 nothing crosses the network at all."""
     if not reaches(math.inf):
         return None
-    step = job.step()
+    # Where bytes are all that counts, `auto` sends the fewest.
+    step = with_value(job, "bandwidth", 1.0).step()
     if step.node_wire_bytes == 0:
         return 0.0
     # The link must carry its bytes within the time that the target allows for a step; less can never do.
     allowed_s = accumulated_compute_s(job.workload, job.accumulation) / target
-    lowest = step.node_wire_bytes / job.cluster.inter.utilization / allowed_s / 2
+    lowest = step.node_wire_bytes / job.cluster.nics_per_node / job.cluster.inter.utilization / allowed_s / 2
     return _smallest(reaches, lowest, lowest * COMPRESSION_LIMIT)
 
 
