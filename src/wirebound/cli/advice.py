@@ -28,13 +28,17 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class RankedRemedy:
-    """A remedy and what it does: `gain` is the ratio of samples per second, `interval` its 95 % where the job has one.
+    """A remedy and what `predict` says of it: seconds of a step, samples per second, scaling factor.
 
-    `tied` says that its interval and that of the remedy before it overlap.
+    `gain` is the ratio of samples per second, `interval` its 95 % where the job has one; `tied` says that it overlaps
+    with that of the remedy before.
     """
 
     remedy: Remedy
-    prediction: Prediction
+    job: Job
+    iteration_s: float
+    samples_per_s: float
+    scaling_factor: float
     gain: float
     interval: tuple[float, float] | None = None
     tied: bool = False
@@ -64,10 +68,24 @@ def _gains(given: JobOptions, base: Prediction) -> Iterator[RankedRemedy]:
     for remedy in remedies_for(given, base.job):
         try:
             job = read_job(remedy.options)
-            prediction = Prediction(job, job.training.step(), None)
+            iteration_s, samples_per_s, scaling_factor = _predicted(remedy, job)
         except InputError:  # what the job's other options exclude is no remedy for it
             continue
-        yield RankedRemedy(remedy, prediction, prediction.samples_per_s / base.samples_per_s)
+        gain = samples_per_s / base.samples_per_s
+        yield RankedRemedy(remedy, job, iteration_s, samples_per_s, scaling_factor, gain)
+
+
+def _predicted(remedy: Remedy, job: Job) -> tuple[float, float, float]:
+    """Seconds of a step, samples per second and scaling factor, as `predict` says them."""
+    if remedy.local_steps == 1:
+        step = job.training.step()
+        return step.iteration_s, Prediction(job, step, None).samples_per_s, step.scaling_factor
+    from wirebound.cli.consistency_options import ConsistencyOptions, consistency_document
+
+    result = ConsistencyOptions(remedy.consistency, None, None, None).simulate(job)
+    assert result is not None
+    said = consistency_document(result, job, None)
+    return said["period_s"], said["samples_per_s"], job.training.step().compute_s / said["period_s"]
 
 
 def _with_intervals(
@@ -76,26 +94,31 @@ def _with_intervals(
     """Add the intervals of the gains, and mark those that overlap with the one before."""
     before: tuple[float, float] | None = None
     for entry in entries:
-        if not entry.worthwhile or not (entry.prediction.job.sources or base.drawn):
+        if not entry.worthwhile or base.drawn is None:
             yield entry
             continue
         drawn = predict_job(_uncertain_job(entry, base.job), samples=samples, seed=seed)
-        interval = gain_interval(*_iterations(drawn), *_iterations(base))
-        yield replace(entry, prediction=drawn, interval=interval, tied=tied(before, interval))
+        interval = gain_interval(*_iterations(drawn, entry.remedy.local_steps), *_iterations(base))
+        yield replace(entry, interval=interval, tied=tied(before, interval))
         before = interval
 
 
 def _uncertain_job(entry: RankedRemedy, base: Job) -> Job:
     """The remedy's job; a fitted network that it makes faster stays as uncertain as it was."""
-    job, factor = entry.prediction.job, entry.remedy.scaled_by
+    job, factor = entry.job, entry.remedy.scaled_by
     if factor is None:
         return job
     return replace(job, sources=base.sources | {"faster": scaled_bandwidth(factor)})
 
 
-def _iterations(prediction: Prediction) -> tuple[tuple[float, ...], int]:
-    drawn = prediction.drawn
-    seconds = (prediction.step.iteration_s,) if drawn is None else drawn.iteration_s
+def _iterations(prediction: Prediction, local_steps: int = 1) -> tuple[list[float], int]:
+    """Seconds of a step in each sample (one where nothing is uncertain), and the samples that a step trains on."""
+    drawn, step = prediction.drawn, prediction.step
+    pairs = [(step.iteration_s, step.scaling_factor)]
+    if drawn is not None:
+        pairs = list(zip(drawn.iteration_s, drawn.scaling_factor, strict=True))
+    # The scaling factor is compute ÷ iteration; of what is exposed local SGD leaves one part in `local_steps`.
+    seconds = [iteration_s * (factor + (1 - factor) / local_steps) for iteration_s, factor in pairs]
     return seconds, prediction.job.training.samples_per_step
 
 
@@ -105,7 +128,10 @@ def _with_flips(entries: Iterator[RankedRemedy], job: Job) -> list[RankedRemedy]
     if cluster.nodes == 1:
         return ranked
     bandwidth, nothing = cluster.inter.bandwidth, rate_at(job.training)
-    rates = [rate_at(entry.prediction.job.training, own_bandwidth=entry.remedy.own_bandwidth) for entry in ranked]
+    rates = [
+        rate_at(entry.job.training, local_steps=entry.remedy.local_steps, own_bandwidth=entry.remedy.own_bandwidth)
+        for entry in ranked
+    ]
     flipping = []
     for place, entry in enumerate(ranked):
         flips = list(_flips_against_nothing(entry, rates[place], nothing, bandwidth))

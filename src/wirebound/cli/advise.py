@@ -108,7 +108,7 @@ def _echo_remedy(place: int, entry: RankedRemedy) -> None:
     spread = "" if entry.interval is None else f" (95 %: {entry.interval[0]:.3g}× to {entry.interval[1]:.3g}×)"
     typer.echo(
         f"  {place:>2}. {entry.gain:.3g}×{spread}  {_named(entry)}"
-        f"  (scaling factor {entry.prediction.step.scaling_factor:.1%})"
+        f"  (scaling factor {entry.scaling_factor:.1%})"
         + ("  tied with the one before: their intervals overlap" if entry.tied else "")
     )
     price = entry.remedy.price
@@ -116,7 +116,7 @@ def _echo_remedy(place: int, entry: RankedRemedy) -> None:
     for flip in entry.flips:
         _echo_detail("flips", flip.text)
     # Not wrapped: it is there to be copied.
-    typer.echo(f"      ask       {command_line('predict', entry.remedy.options)}")
+    typer.echo(f"      ask       {entry.remedy.command}")
 
 
 def _echo_detail(label: str, text: str) -> None:
@@ -140,13 +140,14 @@ def _remedy_document(place: int, entry: RankedRemedy) -> dict[str, Any]:
         "rank": place,
         "name": remedy.name,
         "change": remedy.change,
-        "command": command_line("predict", remedy.options),
-        "iteration_s": entry.prediction.step.iteration_s,
-        "samples_per_s": entry.prediction.samples_per_s,
+        "command": remedy.command,
+        "found_under": None if remedy.consistency is None else "consistency",
+        "iteration_s": entry.iteration_s,
+        "samples_per_s": entry.samples_per_s,
         "gain": entry.gain,
         "gain_interval95": None if entry.interval is None else list(entry.interval),
         "tied_with_previous": entry.tied,
-        "scaling_factor": entry.prediction.step.scaling_factor,
+        "scaling_factor": entry.scaling_factor,
         "price": {"accuracy": price.accuracy, "hardware": price.hardware, "code": price.code},
         "flips": [
             {

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from wirebound.cli.job_command import command_line
 from wirebound.cli.job_options import JobOptions
 from wirebound.cli.job_reading import Job
 from wirebound.model import METHODS
@@ -34,7 +35,8 @@ class Remedy:
 
     Of several remedies with the same `family` only the best is worth telling. `own_bandwidth` is set where the
     bandwidth itself is the remedy, `has_own_cost` where it takes work of its own, which may exceed what it saves.
-    `scaled_by` is the factor on a fitted bandwidth, which stays as uncertain as it was.
+    With `local_steps` above 1 workers average their models every so many steps only. `scaled_by` is the factor on a
+    fitted bandwidth, which stays as uncertain as it was.
     """
 
     name: str
@@ -44,7 +46,19 @@ class Remedy:
     family: str = ""
     own_bandwidth: bool = False
     has_own_cost: bool = False
+    local_steps: int = 1
     scaled_by: float | None = None
+
+    @property
+    def consistency(self) -> str | None:
+        """What `predict` takes as ``--consistency``; None where it is not needed."""
+        return f"local-sgd:{self.local_steps}" if self.local_steps > 1 else None
+
+    @property
+    def command(self) -> str:
+        """The `predict` command that says what the remedy does, quoted for a POSIX shell."""
+        command = command_line("predict", self.options)
+        return command if self.consistency is None else f"{command} --consistency {self.consistency}"
 
 
 Finder = Callable[[JobOptions, Job], Iterator[Remedy]]
@@ -112,8 +126,7 @@ def _other_method(options: JobOptions, job: Job) -> Iterator[Remedy]:
         if method.schedule != "ddp":
             changes |= {"bucket_cap": None, "first_bucket_cap": None}
         servers = method.architecture == "parameter-server"
-        if not servers:
-            changes |= {"servers": None, "colocated": False}
+        changes |= {"collective": None} if servers else {"servers": None, "colocated": False}
         more = servers and job.method.architecture != "parameter-server" and not options.colocated
         hardware = f"{job.training.cluster.nodes} server machines" if more else "none"
         price = Price(code=_METHOD_CODE[name], hardware=hardware)
@@ -164,6 +177,44 @@ def _lower_precision(options: JobOptions, job: Job) -> Iterator[Remedy]:
         yield Remedy("precision", change, _changed(options, gradient_dtype="bf16"), price)
 
 
+#: All-reduces that need nothing but another library, and those that need machines.
+_SOFTWARE_COLLECTIVES = ("ring", "halving-doubling", "recursive-doubling", "pipelined-tree")
+_HARDWARE_COLLECTIVES = {
+    "byteps": "{nodes} server machines without accelerators",
+    "in-network": "switches that add (SHARP, SwitchML)",
+}
+
+
+def _other_collective(options: JobOptions, job: Job) -> Iterator[Remedy]:
+    now = job.method.collective
+    if job.method.architecture != "all-reduce" or not _has_network(job):
+        return
+    for name in (*_SOFTWARE_COLLECTIVES, *_HARDWARE_COLLECTIVES):
+        hardware = _HARDWARE_COLLECTIVES.get(name, "none").format(nodes=job.training.cluster.nodes)
+        if name != now.partition(":")[0]:
+            price = Price(hardware=hardware, code="a communication library with this all-reduce")
+            family = "collective" if name in _SOFTWARE_COLLECTIVES else ""
+            changed = _changed(options, collective=name)
+            yield Remedy("collective", f"{name} instead of {now}", changed, price, family=family)
+
+
+def _more_cards(options: JobOptions, job: Job) -> Iterator[Remedy]:
+    cards = 2 * options.nics_per_node
+    if _has_network(job) and options.gpus_per_node % cards == 0:
+        price = Price(hardware=f"{cards // 2} more network cards in each node, and their ports in the switches")
+        change = f"{cards} network cards per node instead of {cards // 2}"
+        yield Remedy("network cards", change, _changed(options, nics_per_node=cards), price)
+
+
+def _local_sgd(options: JobOptions, job: Job) -> Iterator[Remedy]:
+    if job.training.cluster.workers > 1:
+        price = Price(
+            accuracy="models drift apart between averagings: may need more steps, and a warm-up",
+            code="averages models, not gradients",
+        )
+        yield Remedy("local SGD", "models averaged every 8 steps only", _changed(options), price, local_steps=8)
+
+
 def _has_network(job: Job) -> bool:
     return job.training.cluster.nodes > 1
 
@@ -172,10 +223,13 @@ def _has_network(job: Job) -> bool:
 REMEDIES: tuple[Finder, ...] = (
     _full_utilization,
     _more_bandwidth,
+    _more_cards,
     _other_method,
+    _other_collective,
     _fusion,
     _compression,
     _larger_batch,
     _accumulation,
     _lower_precision,
+    _local_sgd,
 )

@@ -55,12 +55,24 @@ class Threshold:
 RateAt = Callable[[float], float]
 
 
-def rate_at(job: TrainingJob, *, own_bandwidth: bool = False) -> RateAt:
-    """Return the job's throughput as a function of the bandwidth; it keeps its own where the remedy is a bandwidth."""
+def rate_at(job: TrainingJob, *, local_steps: int = 1, own_bandwidth: bool = False) -> RateAt:
+    """Return the job's throughput as a function of the bandwidth; it keeps its own where the remedy is a bandwidth.
+
+    With `local_steps` = H workers average their models every H steps only (local SGD).
+    """
     if own_bandwidth:
-        rate = job.samples_per_s()
+        rate = local_sgd_rate(job, local_steps)
         return lambda bandwidth: rate
-    return functools.cache(lambda bandwidth: job.with_inter(bandwidth=bandwidth).samples_per_s())
+    return functools.cache(lambda bandwidth: local_sgd_rate(job.with_inter(bandwidth=bandwidth), local_steps))
+
+
+def local_sgd_rate(job: TrainingJob, local_steps: int) -> float:
+    """Return samples per second of equally fast workers that expose their communication in one of H steps only.
+
+    A step takes compute + exposed/H on average (Lin et al. 2020, local SGD); H = 1 is the job as it is.
+    """
+    step = job.step()
+    return job.samples_per_step / (step.iteration_s - step.exposed_s * (1 - 1 / local_steps))
 
 
 def threshold(first: RateAt, second: RateAt, bandwidth: float, *, gain: float = 1.0) -> Threshold | None:
