@@ -33,7 +33,7 @@ def wirebound(capsys):
         ("flat-ring", "one flat ring of all P workers"),
         ("byteps:20", "extra servers: 20, at most one a node;"),
         ("byteps", "extra servers: as many as nodes;"),
-        ("in-network:128x256", "128 slots of 256 B, each taken for twice the latency"),
+        ("in-network:128x256", "for free, with 128 slots of 256 B, each taken for twice the latency"),
         ("in-network:@30us", "512 slots of 256 B, each taken for 30 us"),
         ("blueconnect", "a stage for each prime factor of the nodes"),
         ("blueconnect:4x4", "stages of 4x4 nodes"),

@@ -175,6 +175,41 @@ def test_ring_reduce_scatter_is_the_first_half_of_a_ring(workers):
     assert reduce_scatter_sent_bytes(elements, workers) == pytest.approx(max(network.sent))
 
 
+def halved(blocks, workers):
+    """Blocks split over a power of two of workers, as evenly as can be: the blocks of each worker's part by round."""
+    if workers == 1:
+        return [[blocks]]
+    middle = (len(blocks) + 1) // 2
+    parts = halved(blocks[:middle], workers // 2) + halved(blocks[middle:], workers // 2)
+    return [[blocks, *part] for part in parts]
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 5, 6, 7, 8, 11, 13])
+def test_halving_reduce_scatter(workers):
+    piece, power = 4, 2 ** (workers.bit_length() - 1)
+    elements = workers * piece
+    network, parts = Network(workers, elements), halved(range(workers), power)
+    helpers = [worker for worker in range(power) if len(parts[worker][-1]) == 2]
+    pairs = list(zip(range(power, workers), helpers, strict=True))
+
+    def places(blocks):
+        return [block * piece + offset for block in blocks for offset in range(piece)]
+
+    if pairs:
+        network.exchange([(extra, helper, range(elements)) for extra, helper in pairs], add=True)
+    for depth in range(1, power.bit_length()):
+        distance = power >> depth
+        network.exchange([(w, w ^ distance, places(parts[w ^ distance][depth])) for w in range(power)], add=True)
+    if pairs:
+        network.exchange([(helper, extra, places(parts[helper][-1][1:])) for extra, helper in pairs], add=False)
+    own = {worker: parts[worker][-1][0] for worker in range(power)}
+    own |= {extra: parts[helper][-1][1] for extra, helper in pairs}
+    assert sorted(own.values()) == list(range(workers))
+    for worker, block in own.items():
+        assert all(network.vectors[worker][place] == network.sums[place] for place in places([block]))
+    exchanges(network, halving_reduce_scatter, workers, elements)
+
+
 @pytest.mark.parametrize("workers", [2, 3, 4, 5, 7, 8, 12])
 def test_all_gather_by_doubling_and_along_a_ring(workers):
     payload = 5

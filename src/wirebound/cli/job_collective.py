@@ -45,7 +45,9 @@ def _parameters(method: Method) -> list[str]:
     if family == "in-network":
         slots, slot_bytes, round_trip = switch_slots(method.collective)
         taken = "twice the latency" if round_trip is None else format_duration(round_trip)
-        return [f"one switch adds for all nodes, with {slots} slots of {slot_bytes} B, each taken for {taken}"]
+        return [
+            f"one switch adds for all nodes, for free, with {slots} slots of {slot_bytes} B, each taken for {taken}"
+        ]
     if family == "blueconnect":
         return [
             f"BlueConnect in {f'stages of {given} nodes' if given else 'a stage for each prime factor of the nodes'}"
