@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from wirebound.cli import main
-from wirebound.model import METHODS
+from wirebound.model.method import METHOD_NAMES
 
 VGG = ["--workload", "vgg16", "--gpus", "64", "--bandwidth", "10 Gbps", "--method", "ddp"]
 #: Jobs of every kind: bound by bandwidth, by latency and by compute, inside nodes, with servers and with options.
@@ -185,7 +185,7 @@ def test_full_utilization_is_advised_where_it_is_not_reached(document):
 def test_every_other_method_is_tried_and_only_the_best_bucket_limit(document, asked):
     advice = document("advise", *VGG, "--bucket-cap", "100 MiB")
     methods = {r["change"].split()[0] for r in advice["remedies"] if r["name"] == "method"}
-    assert methods == set(METHODS) - {"ddp"}
+    assert methods == set(METHOD_NAMES) - {"ddp"}
     (fusion,) = [r for r in advice["remedies"] if r["name"] == "fusion"]
     for cap in ("1 MiB", "25 MiB", "400 MiB"):
         other = asked(fusion["command"], **{"bucket-cap": cap, "first-bucket-cap": cap})

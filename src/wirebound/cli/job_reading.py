@@ -2,7 +2,6 @@
 
 import math
 import os
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,7 +128,9 @@ def _step_factors(backward_samples_s: tuple[float, ...]) -> tuple[float, ...]:
     """Each step's backward time over their median; forward and optimizer are taken to vary with it."""
     if len(backward_samples_s) < 2 or min(backward_samples_s) <= 0:
         return ()
-    middle = statistics.median(backward_samples_s)
+    from statistics import median
+
+    middle = median(backward_samples_s)
     return tuple(sample / middle for sample in backward_samples_s)
 
 

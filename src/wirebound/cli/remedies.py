@@ -11,7 +11,7 @@ from typing import Any
 from wirebound.cli.job_command import command_line
 from wirebound.cli.job_options import JobOptions
 from wirebound.cli.job_reading import Job
-from wirebound.model import METHODS
+from wirebound.model.method import METHOD_NAMES, method_named
 from wirebound.units import BYTES_PER_S_PER_GBPS, format_bandwidth
 
 #: Rates of network links that one can buy, in Gbps.
@@ -104,6 +104,14 @@ def _more_bandwidth(options: JobOptions, job: Job) -> Iterator[Remedy]:
         yield Remedy("bandwidth", change, _changed(options, **changes), price, own_bandwidth=True, scaled_by=scaled_by)
 
 
+#: The options that mean something with parameter servers only.
+_NO_SERVERS: dict[str, Any] = {
+    "servers": None,
+    "colocated": False,
+    "pipelined": False,
+    "incast": 0.0,
+    "compressed_pull": False,
+}
 #: What each method asks for in code.
 _METHOD_CODE = {
     "bsp-ps": "servers that wait for the whole gradient",
@@ -113,20 +121,23 @@ _METHOD_CODE = {
     "mg-wfbp": "a library that merges gradients where it pays",
     "bytescheduler-ps": "a library that orders partitions by priority (BytePS)",
     "bytescheduler-a2a": "a library that orders partitions by priority (published runs scale worse than this)",
+    "p3": "servers that take slices by priority (P3)",
+    "tictac": "servers that take pushes in the order of the next forward pass (TicTac)",
     "ddp": "PyTorch's DistributedDataParallel",
     "horovod": "Horovod",
 }
 
 
 def _other_method(options: JobOptions, job: Job) -> Iterator[Remedy]:
-    for name, method in METHODS.items():
+    for name in METHOD_NAMES:
         if name == job.method.name:
             continue
+        method = method_named(name)
         changes: dict[str, Any] = {"method": name}
         if method.schedule != "ddp":
             changes |= {"bucket_cap": None, "first_bucket_cap": None}
         servers = method.architecture == "parameter-server"
-        changes |= {"collective": None} if servers else {"servers": None, "colocated": False}
+        changes |= {"collective": None} if servers else _NO_SERVERS
         more = servers and job.method.architecture != "parameter-server" and not options.colocated
         hardware = f"{job.training.cluster.nodes} server machines" if more else "none"
         price = Price(code=_METHOD_CODE[name], hardware=hardware)
@@ -143,11 +154,39 @@ def _fusion(options: JobOptions, job: Job) -> Iterator[Remedy]:
             )
 
 
-def _compression(options: JobOptions, job: Job) -> Iterator[Remedy]:
-    for ratio in (2, 10, 100):
-        if ratio > options.compression:
-            price = Price(accuracy="lossy: error feedback needed", code="a compressor, whose time is left out here")
-            yield Remedy("compression", f"{ratio}× fewer bytes", _changed(options, compression=float(ratio)), price)
+#: The options that mean something beside a compressor only.
+_NO_CODEC: dict[str, Any] = {
+    "codec": None,
+    "free_codec": False,
+    "device_memory_bandwidth": None,
+    "compress_from": None,
+    "compressed_pull": False,
+}
+#: Compressors that are tried, and what each risks.
+_COMPRESSOR_RISKS = {
+    "fp16": "rounding to half precision; scale the loss",
+    "qsgd:16": "unbiased noise of 16 levels",
+    "terngrad-shared": "three values for each gradient: much noise",
+    "ef-signsgd": "signs only; error feedback keeps what is lost",
+    "topk:0.01": "1 % of the values a step, the rest late; error feedback, warm-up",
+    "dgc:0.001": "0.1 % of the values a step, the rest late; momentum correction, warm-up",
+    "gtopk:0.001": "0.1 % of the values a step over all workers; error feedback, warm-up",
+    "powersgd:4": "rank 4 of each matrix; error feedback keeps what is lost",
+}
+
+
+def _compressor(options: JobOptions, job: Job) -> Iterator[Remedy]:
+    """Compressors with what their coding costs; without one, where the job has one that may cost more than it saves."""
+    now = options.compressor
+    if now is not None:
+        changed = _changed(options, compressor=None, **_NO_CODEC)
+        yield Remedy("compressor", f"no compressor instead of {now}", changed, Price(code="none, but one thing less"))
+    before = "none" if options.compression == 1 else f"{options.compression:g}× fewer bytes"
+    for name, risk in _COMPRESSOR_RISKS.items():
+        if name != now:
+            price = Price(accuracy=risk, code="a compressor on every worker")
+            changed = _changed(options, compressor=name, compression=1.0)
+            yield Remedy("compressor", f"{name} instead of {now or before}", changed, price, has_own_cost=True)
 
 
 def _larger_batch(options: JobOptions, job: Job) -> Iterator[Remedy]:
@@ -227,7 +266,7 @@ REMEDIES: tuple[Finder, ...] = (
     _other_method,
     _other_collective,
     _fusion,
-    _compression,
+    _compressor,
     _larger_batch,
     _accumulation,
     _lower_precision,

@@ -9,7 +9,6 @@ draws, and can be compared sample by sample.
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TypeVar
 
 from wirebound.errors import InputError
@@ -23,7 +22,6 @@ Source = Callable[[random.Random, int], list[Change]]
 #: Drawn where no number is given.
 DEFAULT_SAMPLES = 200
 
-_NORMAL = NormalDist()
 _Value = TypeVar("_Value")
 
 
@@ -149,10 +147,13 @@ def within_interval(
 
     The interval need not be symmetric: its two half-widths are 1.96 standard deviations of their side.
     """
+    from statistics import NormalDist  # costs every command 10 ms where it is imported at the top
+
     low, high = interval95
-    unit = _NORMAL.inv_cdf(0.975)
+    inverse = NormalDist().inv_cdf
+    unit = inverse(0.975)
     values = []
     for share in even_shares(generator, count):
-        deviation = _NORMAL.inv_cdf(share) / unit
+        deviation = inverse(share) / unit
         values.append(max(0.0, estimate + deviation * (high - estimate if deviation > 0 else estimate - low)))
     return values
