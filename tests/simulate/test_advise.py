@@ -41,26 +41,26 @@ def test_threshold_by_hand():
     squeezed, plain = rate_at(job(compression=2.0)), rate_at(job())
     for start in (0.1, 4.0, 8.0, 100.0):
         found = threshold(squeezed, plain, start, gain=1.2)
-        assert found == Threshold(pytest.approx(16 / 3, rel=1e-8), "below")
+        assert found == Threshold(pytest.approx(16 / 3, rel=1e-5), "below")
     assert threshold(squeezed, plain, 8.0) is None  # it never loses
-    assert threshold(squeezed, plain, 1e6, gain=1.2) is None  # too far away
+    assert threshold(squeezed, plain, 1e4, gain=1.2) is None  # too far away
 
 
 def test_a_threshold_above_which_something_holds():
     # a bought bandwidth of 10 B/s takes 3.8 s; compression by 2 at B takes 3 + 4/B: better from B = 5 on
     bought, squeezed = rate_at(job(10.0), own_bandwidth=True), rate_at(job(compression=2.0))
-    assert threshold(squeezed, bought, 8.0) == Threshold(pytest.approx(5.0, rel=1e-8), "above")
-    assert threshold(bought, squeezed, 8.0) == Threshold(pytest.approx(5.0, rel=1e-8), "below")
-    assert threshold(bought, squeezed, 2.0) == Threshold(pytest.approx(5.0, rel=1e-8), "below")
+    assert threshold(squeezed, bought, 8.0) == Threshold(pytest.approx(5.0, rel=1e-5), "above")
+    assert threshold(bought, squeezed, 8.0) == Threshold(pytest.approx(5.0, rel=1e-5), "below")
+    assert threshold(bought, squeezed, 2.0) == Threshold(pytest.approx(5.0, rel=1e-5), "below")
 
 
 def test_the_nearer_of_two_thresholds_is_found():
     def bump(bandwidth):  # better than 1 between 3 and 40
         return 2.0 if 3 < bandwidth < 40 else 0.5
 
-    assert threshold(bump, lambda bandwidth: 1.0, 5.0) == Threshold(pytest.approx(3.0), "above")
-    assert threshold(bump, lambda bandwidth: 1.0, 30.0) == Threshold(pytest.approx(40.0), "below")
-    assert threshold(bump, lambda bandwidth: 1.0, 1.0) == Threshold(pytest.approx(3.0), "above")
+    assert threshold(bump, lambda bandwidth: 1.0, 5.0) == Threshold(pytest.approx(3.0, rel=1e-5), "above")
+    assert threshold(bump, lambda bandwidth: 1.0, 30.0) == Threshold(pytest.approx(40.0, rel=1e-5), "below")
+    assert threshold(bump, lambda bandwidth: 1.0, 1.0) == Threshold(pytest.approx(3.0, rel=1e-5), "above")
 
 
 @pytest.mark.parametrize("method", ["bsp-a2a", "ddp", "wfbp-ps", "bytescheduler-a2a"])

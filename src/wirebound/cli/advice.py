@@ -8,7 +8,16 @@ from wirebound.cli.job_reading import Job, read_job
 from wirebound.cli.prediction import Prediction, predict_job
 from wirebound.cli.remedies import Remedy, remedies_for
 from wirebound.errors import InputError
-from wirebound.simulate.advise import WORTHWHILE_GAIN, RateAt, Threshold, gain_interval, rate_at, threshold, tied
+from wirebound.simulate.advise import (
+    NOTICEABLE_GAIN,
+    WORTHWHILE_GAIN,
+    RateAt,
+    Threshold,
+    gain_interval,
+    rate_at,
+    threshold,
+    tied,
+)
 from wirebound.simulate.uncertainty import scaled_bandwidth
 from wirebound.units import format_bandwidth
 
@@ -137,11 +146,11 @@ def _with_flips(entries: Iterator[RankedRemedy], job: Job) -> list[RankedRemedy]
         flips = list(_flips_against_nothing(entry, rates[place], nothing, bandwidth))
         following = ranked[place + 1 : place + 2]
         if following and following[0].worthwhile:
-            found = threshold(rates[place], rates[place + 1], bandwidth)
+            found = threshold(rates[place], rates[place + 1], bandwidth, gain=NOTICEABLE_GAIN)
             if found is not None:
                 change = following[0].remedy.change
                 text = f"beats '{change}' only {found.side} {_shown(found)}"
-                flips.append(Flip(change, 1.0, found, text))
+                flips.append(Flip(change, NOTICEABLE_GAIN, found, text))
         flipping.append(replace(entry, flips=tuple(flips)))
     return flipping
 
@@ -152,10 +161,11 @@ def _flips_against_nothing(entry: RankedRemedy, rate: RateAt, nothing: RateAt, b
         verb = "pays off (1 % or more) only" if entry.worthwhile else "would pay off (1 % or more)"
         yield Flip(NOTHING, WORTHWHILE_GAIN, found, f"{verb} {found.side} {_shown(found)}")
     if entry.remedy.has_own_cost:
-        found = threshold(rate, nothing, bandwidth)
+        found = threshold(rate, nothing, bandwidth, gain=1 / NOTICEABLE_GAIN)
         if found is not None:
             other = "above" if found.side == "below" else "below"
-            yield Flip(NOTHING, 1.0, found, f"its own work takes longer than it saves {other} {_shown(found)}")
+            text = f"its own work takes longer than it saves {other} {_shown(found)}"
+            yield Flip(NOTHING, 1 / NOTICEABLE_GAIN, found, text)
 
 
 def _shown(found: Threshold) -> str:

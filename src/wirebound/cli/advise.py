@@ -15,11 +15,12 @@ from wirebound.cli.output import JsonFlag, note, print_json
 from wirebound.cli.prediction import Prediction, predict_job, prediction_document
 from wirebound.errors import InputError
 from wirebound.simulate.advise import Bottleneck, bottleneck
-from wirebound.simulate.uncertainty import DEFAULT_SAMPLES
 
 #: The network is no bottleneck below the first share of the step, and one for sure from the second on.
 _MINOR_SHARE, _MAJOR_SHARE = 0.05, 0.25
 _WIDTH = 118
+#: Fewer than predict's, as each is drawn for every remedy.
+_SAMPLES = 100
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
 def advise(
     given: JobOptions,
     top: Annotated[int, typer.Option("--top", help="Remedies to show in full; --json has them all.")] = 8,
-    samples: SamplesOption = DEFAULT_SAMPLES,
+    samples: SamplesOption = _SAMPLES,
     seed: SeedOption = 0,
     json_output: JsonFlag = False,
 ) -> None:
@@ -120,14 +121,17 @@ def _echo_remedy(place: int, entry: RankedRemedy) -> None:
 
 
 def _echo_detail(label: str, text: str) -> None:
-    first = f"      {label:<10}"
-    typer.echo(textwrap.fill(text, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first)))
+    _echo_wrapped(f"      {label:<10}", text)
 
 
 def _echo_list(label: str, texts: list[str]) -> None:
     if texts:
-        first = f"  {label:<16}"
-        typer.echo(textwrap.fill("; ".join(texts), _WIDTH, initial_indent=first, subsequent_indent=" " * len(first)))
+        _echo_wrapped(f"  {label:<16}", "; ".join(texts))
+
+
+def _echo_wrapped(first: str, text: str) -> None:
+    indent = " " * len(first)
+    typer.echo(textwrap.fill(text, _WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False))
 
 
 def _named(entry: RankedRemedy) -> str:

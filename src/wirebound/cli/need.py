@@ -32,6 +32,8 @@ def need(
     """
     if not 0 < target <= 1:
         raise InputError(f"--target {target} must be a scaling factor greater than 0 and at most 1, such as 0.95")
+    if solve == "compression" and given.compressor is not None:
+        raise InputError("--solve compression asks for a ratio that costs nothing: leave --compressor out")
     given_gpus, given_latency = given.gpus, given.latency
     if solve == "latency":
         given.latency = "1 us"  # any: it is what is solved for

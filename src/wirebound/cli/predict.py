@@ -1,5 +1,8 @@
 """The command predict: the time of one training step."""
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from wirebound.cli.consistency_options import (
@@ -11,12 +14,13 @@ from wirebound.cli.consistency_options import (
     consistency_document,
     echo_consistency,
 )
+from wirebound.cli.job_compression import compression_line
 from wirebound.cli.job_interval import SamplesOption
 from wirebound.cli.job_options import JobOptions, with_job_options
 from wirebound.cli.job_reading import read_job
 from wirebound.cli.job_report import counted, echo_assumptions, job_line
 from wirebound.cli.output import JsonFlag, note, print_json
-from wirebound.cli.prediction import predict_job, prediction_document
+from wirebound.cli.prediction import Prediction, predict_job, prediction_document
 from wirebound.simulate.uncertainty import DEFAULT_SAMPLES
 from wirebound.units import format_bytes, format_duration
 
@@ -34,6 +38,10 @@ def predict(
     straggler: Straggler = None,
     samples: SamplesOption = DEFAULT_SAMPLES,
     seed: Seed = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option("--timeline", help="Write two steps as a trace for Perfetto.", metavar="FILE.json"),
+    ] = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Predict the time of one training step, and how well the job scales.
@@ -49,6 +57,8 @@ def predict(
     protocol = ConsistencyOptions(consistency, compute_spread, straggler, seed).simulate(job)
     for line in job.notes:
         note(line)
+    if timeline is not None:
+        _write_timeline(prediction, timeline)
     document = prediction_document(prediction)
     if protocol is not None:
         document["consistency"] = consistency_document(protocol, job, seed)
@@ -74,6 +84,8 @@ def predict(
         f" {format_duration(step.communication_s)}; a worker sends {format_bytes(step.wire_bytes_per_worker)};"
         f" link {step.link_utilization:.1%} used over the step"
     )
+    if job.method.compresses or job.method.compression != 1:
+        typer.echo(compression_line(document))
     if protocol is not None:
         echo_consistency(protocol, job)
     if len(shares := document["collectives"]) > 1:
@@ -82,3 +94,13 @@ def predict(
         )
         typer.echo(f"  collectives     {'; '.join(carried)}")
     echo_assumptions(document["assumptions"])
+
+
+def _write_timeline(prediction: Prediction, path: Path) -> None:
+    from wirebound.files import write_text
+    from wirebound.simulate.timeline import timeline_of, trace_text
+
+    job = prediction.job.training
+    drawn = timeline_of(prediction.step, job.workload, job.cluster, job.method, accumulation=job.accumulation, steps=2)
+    write_text(path, trace_text(drawn))
+    note(f"timeline of two steps in {path}: open it in ui.perfetto.dev")

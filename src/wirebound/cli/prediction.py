@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wirebound.cli.job_collective import collective_shares
+from wirebound.cli.job_compression import compression_document
 from wirebound.cli.job_interval import interval95, interval_assumption, step_distribution
 from wirebound.cli.job_reading import Job
 from wirebound.cli.job_report import job_document
@@ -55,6 +56,11 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
         "node_wire_bytes": step.node_wire_bytes,
         "link_utilization": step.link_utilization,
         "messages": len(step.messages),
+        **compression_document(
+            *(step, job.workload, training.cluster, job.method),
+            include_vector_add=job.include_vector_add,
+            accumulation=job.accumulation,
+        ),
         "collectives": collective_shares(
             job.workload, training.cluster, job.method, step, include_vector_add=job.include_vector_add
         ),

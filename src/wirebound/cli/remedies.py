@@ -185,7 +185,7 @@ def _compressor(options: JobOptions, job: Job) -> Iterator[Remedy]:
     for name, risk in _COMPRESSOR_RISKS.items():
         if name != now:
             price = Price(accuracy=risk, code="a compressor on every worker")
-            changed = _changed(options, compressor=name, compression=1.0)
+            changed = _changed(options, compressor=name, compression=1.0, codec=None)  # a codec is of one compressor
             yield Remedy("compressor", f"{name} instead of {now or before}", changed, price, has_own_cost=True)
 
 

@@ -15,10 +15,12 @@ from wirebound.simulate.uncertainty import quantiles
 
 #: A remedy pays off from this gain on; below, the model's own error is larger.
 WORTHWHILE_GAIN = 1.01
+#: Less difference than this between two remedies, or between what one costs and saves, is none.
+NOTICEABLE_GAIN = 1.001
 #: Thresholds are looked for within this factor of the present bandwidth, both ways.
-SEARCHED_FACTOR = 1024.0
+SEARCHED_FACTOR = 128.0
 
-_PRECISION = 1e-9
+_PRECISION = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def threshold(first: RateAt, second: RateAt, bandwidth: float, *, gain: float = 
 
 
 def _bisected(holds: Callable[[float], bool], inner: float, outer: float) -> float:
-    """The bandwidth between two at which `holds` changes, to a relative 1e-9."""
+    """The bandwidth between two at which `holds` changes, to a relative 1e-5."""
     at_inner = holds(inner)
     while abs(outer / inner - 1) > _PRECISION:
         middle = math.sqrt(inner * outer)

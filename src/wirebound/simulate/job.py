@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wirebound.model import Cluster, Method, Step, Workload
+from wirebound.model.compressor import FREE_CODEC
 from wirebound.simulate.step import simulate_step
 
 
@@ -61,6 +62,10 @@ def without_terms(job: TrainingJob) -> dict[str, TrainingJob]:
         "vector-add": dataclasses.replace(job, include_vector_add=False),
         "intra-node bandwidth": job.with_intra(bandwidth=math.inf),
     }
+    if job.method.compressor is not None:
+        free = dataclasses.replace(job.method.compressor, codec=FREE_CODEC)
+        method = dataclasses.replace(job.method, compressor=free)
+        without["encoding and decoding"] = dataclasses.replace(job, method=method)
     if job.method.collective.startswith("in-network"):
         endless = dataclasses.replace(job.method, collective="in-network:@0")
         without["slots of the switch"] = dataclasses.replace(job, method=endless)

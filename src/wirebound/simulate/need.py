@@ -40,9 +40,10 @@ class Need:
     """An answer: `value` in `unit`, and the scaling factor there; `value` is None where no value reaches the target.
 
     `scaling_factor` is then the best that was found. `limited_by` names what stands in the way of an unreachable
-    target: ``bandwidth``, ``latency``, ``vector-add``, ``intra-node bandwidth`` or ``slots of the switch``.
-    `at_search_limit` says that the search ended at its limit: the largest number of accelerators or the longest latency
-    tried still reaches the target, or even `BATCH_LIMIT` samples do not, which says nothing of more.
+    target: ``bandwidth``, ``latency``, ``vector-add``, ``encoding and decoding``, ``intra-node bandwidth`` or
+    ``slots of the switch``. `at_search_limit` says that the search ended at its limit: the largest number of
+    accelerators or the longest latency tried still reaches the target, or even `BATCH_LIMIT` samples do not, which says
+    nothing of more.
     """
 
     value: float | None
