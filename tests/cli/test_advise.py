@@ -61,6 +61,22 @@ def document(wirebound):
     return run
 
 
+ADVICE: dict[tuple[str, ...], str] = {}
+
+
+@pytest.fixture
+def advised(wirebound):
+    """The document of advise for a job; several tests look at the same one, which takes a second or two."""
+
+    def run(*job):
+        if job not in ADVICE:
+            code, ADVICE[job], err = wirebound("advise", *job, "--json")
+            assert (code, err) == (0, "")
+        return json.loads(ADVICE[job])
+
+    return run
+
+
 @pytest.fixture
 def asked(wirebound):
     """What a printed command answers, with some of its options changed; it must have nothing to complain about."""
@@ -86,8 +102,8 @@ def asked(wirebound):
 
 
 @pytest.mark.parametrize("job", JOBS, ids=NAMES)
-def test_every_number_is_what_predict_says_to_the_printed_command(document, asked, job):
-    advice = document("advise", *job)
+def test_every_number_is_what_predict_says_to_the_printed_command(advised, document, asked, job):
+    advice = advised(*job)
     base = document("predict", *job)
     assert advice["baseline"] == base
     assert asked(advice["command"])["iteration_s"] == base["iteration_s"]
@@ -101,8 +117,8 @@ def test_every_number_is_what_predict_says_to_the_printed_command(document, aske
 
 
 @pytest.mark.parametrize("job", JOBS, ids=NAMES)
-def test_the_largest_gain_comes_first_and_no_use_of_the_network_exceeds_the_bound(document, job):
-    advice = document("advise", *job)
+def test_the_largest_gain_comes_first_and_no_use_of_the_network_exceeds_the_bound(advised, job):
+    advice = advised(*job)
     gains = [remedy["gain"] for remedy in advice["remedies"]]
     assert gains == sorted(gains, reverse=True)
     assert [remedy["rank"] for remedy in advice["remedies"]] == list(range(1, len(gains) + 1))
@@ -116,9 +132,9 @@ def test_the_largest_gain_comes_first_and_no_use_of_the_network_exceeds_the_boun
 
 
 @pytest.mark.parametrize("job", JOBS[:6], ids=NAMES[:6])
-def test_both_sides_of_every_threshold(document, asked, job):
+def test_both_sides_of_every_threshold(advised, asked, job):
     """At slightly less and more than the bandwidth of a flip the printed commands answer as it says."""
-    advice = document("advise", *job)
+    advice = advised(*job)
     commands = {remedy["change"]: (remedy["name"], remedy["command"]) for remedy in advice["remedies"]}
     commands["doing nothing"] = ("nothing", advice["command"])
     tried = 0
@@ -141,8 +157,8 @@ def best(advice, count=5):
     return [remedy["name"] for remedy in advice["remedies"][:count]]
 
 
-def test_bound_by_bandwidth(document, wirebound):
-    advice = document("advise", *VGG)
+def test_bound_by_bandwidth(advised, wirebound):
+    advice = advised(*VGG)
     assert advice["bottleneck"]["answer"] == "yes"
     assert advice["bottleneck"]["gains"]["bandwidth"] > 4 > 1.1 > advice["bottleneck"]["gains"]["latency"]
     assert {"compressor", "bandwidth"} <= set(best(advice))
@@ -159,9 +175,9 @@ def test_bound_by_bandwidth(document, wirebound):
     assert f"{advice['bottleneck']['bound']:.3g}×" in first
 
 
-def test_bound_by_latency(document):
+def test_bound_by_latency(advised):
     """161 messages of 126 latencies each: fewer messages help, more bandwidth does not."""
-    advice = document("advise", *JOBS[1])
+    advice = advised(*JOBS[1])
     gains = advice["bottleneck"]["gains"]
     assert gains["latency"] > 5 > 1.2 > gains["bandwidth"]
     assert advice["remedies"][0]["name"] in ("method", "collective")
@@ -171,8 +187,8 @@ def test_bound_by_latency(document):
     assert all(remedy["gain"] < 1.2 for remedy in advice["remedies"] if remedy["name"] == "bandwidth")
 
 
-def test_bound_by_compute(document, wirebound):
-    advice = document("advise", *JOBS[2])
+def test_bound_by_compute(advised, wirebound):
+    advice = advised(*JOBS[2])
     assert advice["bottleneck"]["answer"] == "no"
     assert advice["remedies"][0]["gain"] < 1.03
     _, out, _ = wirebound("advise", *JOBS[2])
@@ -183,8 +199,8 @@ def test_bound_by_compute(document, wirebound):
     assert "less than 1 %" in out
 
 
-def test_a_compressor_that_costs_more_than_it_saves_is_advised_against(document):
-    advice = document("advise", *JOBS[5])
+def test_a_compressor_that_costs_more_than_it_saves_is_advised_against(advised, document):
+    advice = advised(*JOBS[5])
     assert advice["bottleneck"]["gains"]["encoding and decoding"] > 1.3
     dropped = next(r for r in advice["remedies"] if r["change"] == "no compressor instead of topk:0.01")
     assert dropped["rank"] <= 8
@@ -193,15 +209,15 @@ def test_a_compressor_that_costs_more_than_it_saves_is_advised_against(document)
     assert "--compressor" not in dropped["command"]
 
 
-def test_full_utilization_is_advised_where_it_is_not_reached(document):
+def test_full_utilization_is_advised_where_it_is_not_reached(advised, document):
     job = [*VGG, "--utilization", "0.3"]
-    remedy = next(r for r in document("advise", *job)["remedies"] if r["name"] == "full utilization")
+    remedy = next(r for r in advised(*job)["remedies"] if r["name"] == "full utilization")
     assert remedy["samples_per_s"] == document("predict", *VGG)["samples_per_s"]
-    assert all(r["name"] != "full utilization" for r in document("advise", *VGG)["remedies"])
+    assert all(r["name"] != "full utilization" for r in advised(*VGG)["remedies"])
 
 
-def test_every_other_method_is_tried_and_only_the_best_bucket_limit(document, asked):
-    advice = document("advise", *VGG, "--bucket-cap", "100 MiB")
+def test_every_other_method_is_tried_and_only_the_best_bucket_limit(advised, asked):
+    advice = advised(*VGG, "--bucket-cap", "100 MiB")
     methods = {r["change"].split()[0] for r in advice["remedies"] if r["name"] == "method"}
     assert methods == set(METHOD_NAMES) - {"ddp"}
     (fusion,) = [r for r in advice["remedies"] if r["name"] == "fusion"]
@@ -210,10 +226,10 @@ def test_every_other_method_is_tried_and_only_the_best_bucket_limit(document, as
         assert other["samples_per_s"] <= fusion["samples_per_s"]
 
 
-def test_gains_of_an_uncertain_job_have_intervals_and_ties(document, wirebound):
+def test_gains_of_an_uncertain_job_have_intervals_and_ties(advised, wirebound):
     job = ["--workload", "resnet18", "--gpus", "16", "--method", "ddp"]
     job += ["--bandwidth", "5 Gbps..15 Gbps", "--latency", "0 us..20 us", "--samples", "40"]
-    advice = document("advise", *job)
+    advice = advised(*job)
     worthwhile = [r for r in advice["remedies"] if r["gain"] >= 1.01]
     before = None
     for remedy in worthwhile:
@@ -222,21 +238,21 @@ def test_gains_of_an_uncertain_job_have_intervals_and_ties(document, wirebound):
         assert remedy["tied_with_previous"] is (before is not None and high >= before[0])
         before = low, high
     assert any(r["tied_with_previous"] for r in worthwhile)
-    assert document("advise", *VGG)["remedies"][0]["gain_interval95"] is None
+    assert advised(*VGG)["remedies"][0]["gain_interval95"] is None
     _, out, _ = wirebound("advise", *job)
     assert "tied with the one before" in out
     assert "(95 %: " in out
 
 
-def test_a_fitted_network_made_faster_stays_uncertain(document, tmp_path):
+def test_a_fitted_network_made_faster_stays_uncertain(advised, tmp_path):
     fit = {"schema": "wirebound-fit", "version": 1, "collective": "ring-allreduce", "ranks": 4, "flags": []}
     fit |= {"verdict": "", "link_latency_s": 1e-5, "link_bandwidth_Bps": 1.25e9}
     # compute alone hides nothing of this job: with all of its time on the wire, twice the bandwidth gains nearly twice
     fit |= {"bootstrap": {"alpha_s": [6e-5, 6e-5], "beta_s_per_byte": [1e-9, 1.4e-9]}}
     path = tmp_path / "fit.json"
     path.write_text(json.dumps(fit), encoding="utf-8")
-    job = ["--workload", "vgg16", "--gpus", "64", "--method", "ddp", "--network", path, "--samples", "10"]
-    advice = document("advise", *job)
+    job = ["--workload", "vgg16", "--gpus", "64", "--method", "ddp", "--network", str(path), "--samples", "10"]
+    advice = advised(*job)
     twice = next(r for r in advice["remedies"] if r["change"].startswith("2× the bandwidth"))
     low, high = twice["gain_interval95"]
     assert 1 < low < high < 2
