@@ -1,11 +1,11 @@
-"""What the options of a job mean: a workload, a cluster and a method."""
+"""What the options of a job mean: a workload, a cluster and a method, and what of them is uncertain."""
 
 import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wirebound.cli.job_assumptions import assumptions_of, without_effect
 from wirebound.cli.job_compression import method_changes
@@ -16,8 +16,19 @@ from wirebound.model import Cluster, Link, Method, Workload, method_named
 from wirebound.model.cluster import FREE_LINK
 from wirebound.model.library import builtin_names, builtin_workload
 from wirebound.simulate.all_reduces import candidates
+from wirebound.simulate.job import TrainingJob
 from wirebound.simulate.need import BATCH_LIMIT
+from wirebound.simulate.uncertainty import (
+    Source,
+    uncertain_bandwidth,
+    uncertain_compute,
+    uncertain_latency,
+    uncertain_network,
+)
 from wirebound.units import parse_bandwidth, parse_bytes, parse_duration
+
+if TYPE_CHECKING:
+    from wirebound.profile.schema import Profile
 
 #: No whole number on the command line may exceed this.
 _LARGEST = BATCH_LIMIT
@@ -25,7 +36,11 @@ _LARGEST = BATCH_LIMIT
 
 @dataclass(slots=True)
 class Job:
-    """What the options mean. `cluster` is None where no number of accelerators was given."""
+    """What the options mean. `cluster` is None where no number of accelerators was given.
+
+    `sources` are the parameters that are uncertain (see `wirebound.simulate.uncertainty`); the job itself has their
+    estimates. `origins` says in words where each one's uncertainty comes from.
+    """
 
     workload: Workload
     cluster: Cluster | None
@@ -34,6 +49,15 @@ class Job:
     include_vector_add: bool
     assumptions: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    sources: dict[str, Source] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def training(self) -> TrainingJob:
+        """The job that can be simulated; raises `InputError` where no number of accelerators was given."""
+        if self.cluster is None:
+            raise InputError("the number of accelerators is missing: give --gpus 64")
+        return TrainingJob(self.workload, self.cluster, self.method, self.include_vector_add, self.accumulation)
 
 
 def read_job(options: JobOptions, *, network_needed: bool = True) -> Job:
@@ -51,19 +75,45 @@ def read_job(options: JobOptions, *, network_needed: bool = True) -> Job:
     ):
         if value is not None and not 1 <= value <= _LARGEST:
             raise InputError(f"{flag} {value} must be between 1 and {_LARGEST:,}")
-    workload, doubts = _workload(options)
+    workload, profile = _workload(options)
+    compute_factors = () if profile is None else _step_factors(profile.backward_samples_s)
     method = _method(options)
     fitted = _fitted_link(options)
     cluster = _cluster(options, network_needed, fitted)
     job = Job(workload, cluster, method, options.accumulation, not options.no_vector_add)
     job.assumptions = assumptions_of(workload, cluster, method, options, None if fitted is None else fitted.doubts)
-    job.assumptions += [f"the profile warns: {doubt}" for doubt in doubts]
+    if profile is not None:
+        job.assumptions += [f"the profile warns: {warning}" for warning in profile.warnings]
     job.notes = without_effect(method, options)
+    if compute_factors:
+        job.sources["compute"] = uncertain_compute(compute_factors)
+        job.origins["compute"] = f"compute from {len(compute_factors)} measured steps, the same for all workers"
+    if cluster is not None and cluster.nodes > 1:
+        _add_network_sources(job, options, fitted)
     return job
 
 
-def _workload(options: JobOptions) -> tuple[Workload, tuple[str, ...]]:
-    """The workload, and the warnings of the profile that it comes from."""
+def _add_network_sources(job: Job, options: JobOptions, fitted: FittedLink | None) -> None:
+    """Add what is uncertain about the link between nodes: a fit's, then ranges, which replace it."""
+    if fitted is not None and fitted.plausible:
+        job.sources["network"] = uncertain_network(fitted.plausible)
+        job.origins["network"] = f"network from {fitted.plausible_from}"
+    bandwidth = _range("--bandwidth", parse_bandwidth, options.bandwidth)
+    if bandwidth is not None:
+        job.sources["bandwidth"] = uncertain_bandwidth(*bandwidth)
+        job.origins["bandwidth"] = f"bandwidth anywhere in {options.bandwidth}"
+    latency = None if options.latency is None else _range("--latency", parse_duration, options.latency)
+    if options.latency is not None and (latency is not None or "network" in job.sources):
+        # A latency that was given replaces the fitted one, certain or not.
+        low, high = latency or (parse_duration(options.latency),) * 2
+        job.sources["latency"] = uncertain_latency(low, high)
+        if latency is not None:
+            job.origins["latency"] = f"latency anywhere in {options.latency}"
+
+
+def _workload(options: JobOptions) -> tuple[Workload, "Profile | None"]:
+    """The workload, and the profile that it comes from."""
+    profile = None
     name = options.workload
     separators = tuple(filter(None, (os.sep, os.altsep)))
     is_path = name.lower().endswith(".json") or any(mark in name for mark in separators) or os.path.exists(name)
@@ -71,14 +121,24 @@ def _workload(options: JobOptions) -> tuple[Workload, tuple[str, ...]]:
         from wirebound.profile.schema import load_profile
 
         profile = load_profile(Path(name))
-        workload, doubts = profile.workload(), profile.warnings
+        workload = profile.workload()
     else:
-        workload, doubts = builtin_workload(name), ()
+        workload = builtin_workload(name)
     if options.batch is not None:
         workload = workload.with_batch(options.batch)
     if options.gradient_dtype is not None:
         workload = workload.with_gradient_dtype(options.gradient_dtype)
-    return workload, doubts
+    return workload, profile
+
+
+def _step_factors(backward_samples_s: tuple[float, ...]) -> tuple[float, ...]:
+    """Each step's backward time over their median; forward and optimizer are taken to vary with it."""
+    if len(backward_samples_s) < 2 or min(backward_samples_s) <= 0:
+        return ()
+    from statistics import median
+
+    middle = median(backward_samples_s)
+    return tuple(sample / middle for sample in backward_samples_s)
 
 
 def _method(options: JobOptions) -> Method:
@@ -143,11 +203,11 @@ def _network_link(options: JobOptions, fitted: FittedLink | None, *, needed: boo
     if fitted is not None:
         bandwidth, latency = fitted.bandwidth, fitted.latency_s
     elif options.bandwidth is not None:
-        bandwidth = _parsed("--bandwidth", parse_bandwidth, options.bandwidth)
+        bandwidth = _middle("--bandwidth", parse_bandwidth, options.bandwidth)
     elif needed:
         raise InputError("the network's bandwidth is missing: give --bandwidth '10 Gbps', or --network FIT.json")
     if options.latency is not None:
-        latency = _parsed("--latency", parse_duration, options.latency)
+        latency = _middle("--latency", parse_duration, options.latency)
     if not 0 < options.utilization <= 1:
         raise InputError(f"--utilization {options.utilization} must be greater than 0 and at most 1")
     return Link(bandwidth, latency, options.utilization)
@@ -162,6 +222,22 @@ def _intra_link(options: JobOptions) -> Link:
     if options.intra_latency is not None:
         latency = _parsed("--intra-latency", parse_duration, options.intra_latency)
     return Link(bandwidth, latency)
+
+
+def _range(flag: str, parse: Callable[[str], float], text: str | None) -> tuple[float, float] | None:
+    """The two ends of a range such as ``8 Gbps..10 Gbps``; None for text that is no range."""
+    if text is None or ".." not in text:
+        return None
+    low, high = (_parsed(flag, parse, end) for end in text.split("..", 1))
+    if low > high:
+        raise InputError(f"{flag} {text!r}: the first value of a range must not exceed the second")
+    return low, high
+
+
+def _middle(flag: str, parse: Callable[[str], float], text: str) -> float:
+    """One value, or the middle of a range."""
+    ends = _range(flag, parse, text)
+    return _parsed(flag, parse, text) if ends is None else (ends[0] + ends[1]) / 2
 
 
 def _parsed(flag: str, parse: Callable[[str], float], text: str) -> float:
