@@ -158,3 +158,14 @@ def test_messages_carry_every_byte_once(workload, schedule, partition):
 def test_unknown_schedule_suggests_the_closest():
     with pytest.raises(InputError, match="'wfpb': did you mean 'wfbp'"):
         planned_messages(made([1.0], [1]), Method("m", "all-reduce", "wfpb"))
+
+
+def test_pieces_whose_sum_is_rounded_carry_no_neighbour():
+    sizes, limit = [1_000_000] * 3, 11846.001974333662
+    position = 0.0
+    for piece in partition_sizes(sizes[0], limit):
+        position += piece
+    assert position > sizes[0]
+    messages = planned_messages(made([1.0] * 3, sizes), method_named("bytescheduler-a2a", partition_bytes=limit))
+    assert {m.tensors for m in messages} == {(0,), (1,), (2,)}
+    assert all(m.ready_s == m.tensors[0] + 1 for m in messages)

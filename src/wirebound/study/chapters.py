@@ -160,6 +160,7 @@ CHAPTERS = (
                 maximum=16384,
                 many=True,
             ),
+            Parameter("map_workers", "integer", 64, "workers of the latency map", minimum=2, maximum=16384),
         ),
         data=("published",),
     ),
@@ -230,6 +231,15 @@ CHAPTERS = (
         parameters=(
             Parameter("gpus", "choice", "32", "number of GPUs to draw", choices=("4", "8", "16", "32")),
             Parameter("limited_below", "number", 1.25, "a gain below this is called limited", minimum=1, maximum=100),
+            Parameter(
+                "timeline_bandwidth",
+                "bandwidth",
+                "10 Gbps",
+                "nominal rate of the links in the timelines",
+                minimum="1 Mbps",
+                maximum="10 Tbps",
+            ),
+            Parameter("timeline_latency", "duration", "20 us", "time per message in the timelines", maximum="1 s"),
         ),
         writes=("predictions.parquet",),
         data=("published",),
