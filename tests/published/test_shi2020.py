@@ -63,6 +63,11 @@ def runs() -> list[Run]:
 
 
 @pytest.fixture(scope="module")
+def calibration(runs: list[Run]) -> Calibration:
+    return calibrate(calibration_runs(runs))
+
+
+@pytest.fixture(scope="module")
 def table() -> pd.DataFrame:
     return shi2020()
 
@@ -233,9 +238,8 @@ def test_shuffled_measurements_teach_nothing(runs: list[Run], table: pd.DataFram
     assert nonsense["ape"].median() > 2 * held_out.median()
 
 
-def test_intervals_hold_their_estimates_and_are_deterministic(runs: list[Run]) -> None:
+def test_intervals_hold_their_estimates_and_are_deterministic(runs: list[Run], calibration: Calibration) -> None:
     rows = calibration_runs(runs)
-    calibration = calibrate(rows)
     found = intervals(rows, calibration, samples=8)
     assert found == intervals(rows, calibration, samples=8)
     assert len(found) == len(FIGURES)
@@ -256,9 +260,8 @@ def test_bootstrap_of_exact_measurements_has_no_spread(runs: list[Run]) -> None:
     assert samples == pytest.approx(np.tile(values_of(KNOWN), (3, 1)), rel=1e-3)
 
 
-def test_cross_validated_errors_are_wider_than_those_of_the_fit(runs: list[Run]) -> None:
+def test_cross_validated_errors_are_wider_than_those_of_the_fit(runs: list[Run], calibration: Calibration) -> None:
     rows = calibration_runs(runs)
-    calibration = calibrate(rows)
     inside = np.log(Rows(rows).iteration_s(calibration) / [run.iteration_s for run in rows])
     left_out = cross_validated_errors(rows, calibration)
     assert left_out.shape == (64,)
@@ -345,9 +348,9 @@ def test_bytescheduler_without_overlap_adds_compute_and_transfer(runs: list[Run]
     assert predict_iteration_s(run, KNOWN, hosted) == pytest.approx(run.compute_s + 0.161, rel=1e-9)
 
 
-def test_every_mechanism_of_bytescheduler_is_refuted_by_resnet50(runs: list[Run]) -> None:
+def test_every_mechanism_of_bytescheduler_is_refuted_by_resnet50(runs: list[Run], calibration: Calibration) -> None:
     """No mechanism that was tried comes near on ResNet-50; the chosen one is the default, and has the least error."""
-    found = bytescheduler_mechanisms(calibrate(calibration_runs(runs)), runs)
+    found = bytescheduler_mechanisms(calibration, runs)
     assert list(found["mechanism"].unique()) == list(MECHANISMS)
     assert list(MECHANISMS.values())[-1] == ByteScheduler()
     assert found.loc[found["workload"] == "resnet50", "mean_ape"].min() > 15
