@@ -22,7 +22,9 @@ from wirebound.fit.shi2020 import (
     shuffled,
     workload_of,
 )
+from wirebound.study.cases import practitioners_cases
 from wirebound.study.data import load_table
+from wirebound.study.validate_fits import collective_fits
 from wirebound.study.zhang2020 import exact_scaling_factor, scaling_factor, whatif_grid
 
 ANOMALOUS_METHOD = "bytescheduler-a2a"
@@ -253,12 +255,33 @@ def _shi2020_transfer_summary() -> dict[str, Any]:
     }
 
 
+def _collectives_summary() -> dict[str, Any]:
+    table = collective_fits()
+    chosen = table[table["chosen"]]
+    summary = error_summary(chosen["ape"])
+    return summary | {
+        "held_out": summary["points"],
+        "affine": error_summary(table.loc[table["curve"] == "affine", "ape"]),
+        "by_series": {series: error_summary(group["ape"]) for series, group in chosen.groupby("series")},
+    }
+
+
+def _cases_summary() -> dict[str, Any]:
+    table = practitioners_cases()
+    nearest = table["computed"].clip(table["observed_low"], table["observed_high"])
+    summary = error_summary(ape(table["computed"], nearest))
+    agree = {row.case: bool(row.agrees) for row in table.itertuples()}
+    return summary | {"held_out": summary["points"], "agree": agree}
+
+
 #: Suite name to the function that gives its figures.
 SUITES: dict[str, Callable[[], dict[str, Any]]] = {
     "zhang2020": _zhang2020_summary,
     "zhang2020-measured": _zhang2020_measured_summary,
     "shi2020": _shi2020_summary,
     "shi2020-transfer": _shi2020_transfer_summary,
+    "collectives": _collectives_summary,
+    "cases": _cases_summary,
 }
 
 
