@@ -5,9 +5,11 @@
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 _TIMES = float(os.environ.get("WIREBOUND_EXAMPLES", "1"))
+#: Who only wants to know whether a test fails, as the mutation check does, can do without the smallest example.
+_PHASES = set(Phase) - ({Phase.shrink, Phase.explain} if os.environ.get("WIREBOUND_SHRINK") == "0" else set())
 
 
 def tries(examples: int) -> settings:
@@ -15,6 +17,7 @@ def tries(examples: int) -> settings:
     return settings(
         max_examples=max(1, round(examples * _TIMES)),
         derandomize=_TIMES == 1,
+        phases=_PHASES,
         database=None,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

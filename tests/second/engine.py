@@ -1,5 +1,6 @@
 """A training step played out: a process computes and lets gradients go, another sends them."""
 
+import math
 from dataclasses import dataclass
 
 import simpy
@@ -51,17 +52,17 @@ class Piece:
 
 def pieces_of(sizes, tensors, limit):
     """Cut the bytes of `tensors`, laid end to end, every `limit` bytes: (size, tensors that it has a part of)."""
-    total, begin = sum(sizes[t] for t in tensors), 0.0
+    total = sum(sizes[t] for t in tensors)
+    count = max(1, math.ceil(total / limit - 1e-9))  # a crumb left by rounding is no piece
     cuts = []
-    while begin < total:
-        end = min(begin + limit, total)
+    for number in range(count):
+        begin, end = number * limit if number else 0.0, (number + 1) * limit if number < count - 1 else total
         inside, at = [], 0
         for tensor in tensors:
             if at < end and at + sizes[tensor] > begin:
                 inside.append(tensor)
             at += sizes[tensor]
         cuts.append((end - begin, tuple(inside)))
-        begin = end
     return cuts
 
 

@@ -113,6 +113,7 @@ def rule_of(job, method, network):
     if method.schedule == "ddp":
         return Ddp(method.first_bucket_bytes, method.bucket_cap_bytes)
     alpha = network.seconds(0)
-    beta = (network.seconds(sum(job.sizes)) - alpha) / sum(job.sizes)
+    # measured additions are noisy: the whole may seem cheaper than nothing, but no byte has a negative cost
+    beta = max(0.0, (network.seconds(sum(job.sizes)) - alpha) / sum(job.sizes))
     ready = [sum(job.gaps[: index + 1]) for index in range(len(job.gaps))]
     return Planned(mg_wfbp_plan(ready, job.sizes, alpha, beta, method.merge_below_bytes))

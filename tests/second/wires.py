@@ -14,7 +14,7 @@ class Port:
         self.sent = 0.0
 
     def send(self, size, mailbox=None):
-        """A process: put `size` bytes on the line when it is free; the message is in `mailbox` when the last arrives."""
+        """A process: put `size` bytes on the line when it is free; it is in `mailbox` when its last byte arrives."""
         with self.line.request() as turn:
             yield turn
             yield self.env.timeout(size / self.bandwidth)

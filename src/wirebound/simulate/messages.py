@@ -76,7 +76,7 @@ def planned_messages(workload: Workload, method: Method, cost: Cost | None = Non
             messages.append(PlannedMessage(total, ready[end - 1], tuple(range(first, end))))
         else:
             pieces = partition_sizes(total, method.partition_bytes)
-            carried = _tensors_of_pieces(pieces, sizes, first)
+            carried = _tensors_of_pieces(pieces, sizes[:end], first)
             messages += [PlannedMessage(p, ready[end - 1], t) for p, t in zip(pieces, carried, strict=True)]
     return messages
 
@@ -88,7 +88,7 @@ def _tensors_of_pieces(pieces: list[float], sizes: list[int], first: int) -> lis
     for piece in pieces:
         position += piece
         start = tensor
-        while tensor_end < position:
+        while tensor_end < position and tensor + 1 < len(sizes):  # the summed pieces may round past the end
             tensor += 1
             tensor_end += sizes[tensor]
         carried.append(tuple(range(start, tensor + 1)))
