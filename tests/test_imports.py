@@ -56,7 +56,7 @@ def imported(path: Path) -> set[str]:
 
 
 def test_the_reader_of_imports_sees_local_and_relative_ones(tmp_path):
-    source = "def f():\n    from wirebound.cli import job\n    import numpy.linalg\n"
+    source = "def f():\n    from wirebound.cli import predict\n    import numpy.linalg\n"
     file = tmp_path / "x.py"
     file.write_text(source, encoding="utf-8")
     assert imported(file) == {"wirebound.cli", "numpy.linalg"}

@@ -48,9 +48,9 @@ def _root(
 
 
 def _register_commands() -> None:
-    from wirebound.cli import job, measure, publish, reproduce, study, validate
+    from wirebound.cli import measure, messages, need, predict, publish, reproduce, study, validate, workloads
 
-    for module in (study, publish, measure, job, reproduce, validate):
+    for module in (study, publish, measure, predict, messages, need, workloads, reproduce, validate):
         module.register(app)
 
 

@@ -1,0 +1,89 @@
+"""The command need: what it takes to reach a scaling factor."""
+
+from typing import Annotated
+
+import typer
+
+from wirebound.cli.job_options import JobOptions, with_job_options
+from wirebound.cli.job_reading import read_job
+from wirebound.cli.job_report import echo_assumptions, job_document, job_line
+from wirebound.cli.output import JsonFlag, note, print_json
+from wirebound.errors import InputError
+from wirebound.simulate.need import BATCH_LIMIT, UNITS, solve_need
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("need")(need)
+
+
+@with_job_options()
+def need(
+    given: JobOptions,
+    target: Annotated[float, typer.Option("--target", help="Scaling factor to reach, such as 0.95.")],
+    solve: Annotated[str, typer.Option("--solve", help=f"What to solve for: {', '.join(UNITS)}.")],
+    json_output: JsonFlag = False,
+) -> None:
+    """Solve for what reaches a scaling factor: the smallest bandwidth, compression or batch, or the most GPUs.
+
+    Example: wirebound need --workload vgg16 --gpus 64 --bandwidth "10 Gbps" --method horovod --target 0.95
+    --solve compression
+    """
+    if not 0 < target <= 1:
+        raise InputError(f"--target {target} must be a scaling factor greater than 0 and at most 1, such as 0.95")
+    given_gpus = given.gpus
+    if solve == "gpus":
+        given.gpus = 2 * given.gpus_per_node  # any cluster with a network: the number is what is solved for
+    elif given_gpus is None:
+        raise InputError("the number of accelerators is missing: give --gpus 64")
+    job = read_job(given, network_needed=solve != "bandwidth")
+    assert job.cluster is not None
+    answer = solve_need(
+        job.workload,
+        job.cluster,
+        job.method,
+        target=target,
+        solve=solve,
+        include_vector_add=job.include_vector_add,
+        accumulation=job.accumulation,
+    )
+    if solve == "bandwidth" and given.network is not None:
+        note("bandwidth is what is solved for: of --network only the latency is used")
+    ignored = {"bandwidth": given.bandwidth, "gpus": given_gpus, "batch": given.batch}.get(solve)
+    if ignored is not None or (solve == "compression" and given.compression != 1):
+        note(f"--{solve} is what is solved for: the value given is ignored")
+    for line in job.notes:
+        note(line)
+    if json_output:
+        print_json(
+            {
+                "value": answer.value,
+                "unit": answer.unit,
+                "scaling_factor": answer.scaling_factor,
+                "reachable": answer.reachable,
+                "at_search_limit": answer.at_search_limit,
+                "limited_by": answer.limited_by,
+                "target": target,
+                "solve": solve,
+                "job": job_document(job, leave_out=solve),
+                "assumptions": job.assumptions,
+            }
+        )
+        return
+    typer.echo(job_line(job, leave_out=solve))
+    if answer.value is None:
+        limit = f" up to {BATCH_LIMIT:,} (the most that is searched)" if answer.at_search_limit else ""
+        best = "there" if answer.at_search_limit else "at best"
+        typer.echo(
+            f"  no {solve}{limit} reaches {target:.1%}: {best} {answer.scaling_factor:.1%},"
+            f" limited by {answer.limited_by}"
+        )
+    else:
+        extent = "at most" if solve == "gpus" else "at least"
+        limit = " (the most that is searched)" if answer.at_search_limit else ""
+        shown = f"{answer.value:,}" if isinstance(answer.value, int) else f"{answer.value:.4g}"
+        typer.echo(
+            f"  {solve} {extent} {shown} {answer.unit}{limit} for a scaling factor of {target:.1%}"
+            f" (there {answer.scaling_factor:.2%})"
+        )
+    echo_assumptions(job)
