@@ -38,6 +38,7 @@ def test_csv(tmp_path, capsys):
     assert (code, errors) == (0, "")
     document = json.loads(text)
     assert document == json.loads(out.read_text(encoding="utf-8"))
+    assert document["curves"]["best"] == document["curves"]["candidates"][0]["name"] == "affine"
     assert document["alpha_s"] == pytest.approx(1e-4, rel=1e-6)
     assert document["beta_s_per_byte"] == pytest.approx(1e-9, rel=1e-6)
     assert document["bandwidth_Bps"] == pytest.approx(1e9, rel=1e-6)

@@ -1,5 +1,6 @@
 """What an answer takes for granted, and which options change nothing."""
 
+from wirebound.cli.job_collective import collective_assumptions
 from wirebound.cli.job_options import JobOptions
 from wirebound.model import Cluster, Method, Workload
 from wirebound.model.method import MIB
@@ -24,11 +25,7 @@ def assumptions_of(
             assumed.append(f"the fitted network is in doubt ({network_doubts})")
         if cluster.inter.utilization == 1:
             assumed.append("the transport reaches the whole bandwidth")
-        if cluster.accelerators_per_node > 1 and method.architecture == "all-reduce":
-            assumed.append(
-                f"all-reduce is two-level: a ring inside each node, then a {method.collective} over the nodes' shared"
-                " links (a flat ring of all P workers would send 2(P−1)/P·S through each link)"
-            )
+        assumed += collective_assumptions(cluster, method)
     if options.gpus_per_node > 1 and options.intra_bandwidth is None:
         assumed.append("accelerators of a node exchange for free (no --intra-bandwidth)")
     if method.compression > 1:
@@ -74,7 +71,9 @@ def without_effect(method: Method, options: JobOptions) -> list[str]:
             ("--bucket-cap", options.bucket_cap, reason),
             ("--first-bucket-cap", options.first_bucket_cap, reason),
         ]
-    if architecture != "parameter-server":
+    if architecture == "parameter-server":
+        idle.append(("--collective", options.collective, reason))
+    else:
         idle += [("--servers", options.servers, reason), ("--colocated", options.colocated or None, reason)]
     if options.gpus_per_node == 1:
         reason = "one accelerator per node"

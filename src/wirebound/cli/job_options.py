@@ -12,6 +12,7 @@ import typer
 
 from wirebound.model.method import METHODS
 from wirebound.model.workload import GRADIENT_DTYPES
+from wirebound.simulate.all_reduces import COLLECTIVES
 
 
 def _option(name: str, help_text: str, *, metavar: str | None = None) -> Any:
@@ -34,6 +35,9 @@ class JobOptions:
     ]
     gpus: Annotated[int | None, _option("--gpus", "Accelerators in all, one worker each.")] = None
     gpus_per_node: Annotated[int, _option("--gpus-per-node", "Accelerators that share a node's network link.")] = 1
+    nics_per_node: Annotated[
+        int, _option("--nics-per-node", "Network cards of a node, each with --bandwidth, for as many GPUs each.")
+    ] = 1
     bandwidth: Annotated[
         str | None, _option("--bandwidth", "Of a node's network link, such as '10 Gbps'.", metavar="TEXT")
     ] = None
@@ -60,6 +64,16 @@ class JobOptions:
     ] = None
     servers: Annotated[int | None, _option("--servers", "Parameter servers. [default: as many as nodes]")] = None
     colocated: Annotated[bool, typer.Option("--colocated", help="Servers share the workers' nodes.")] = False
+    collective: Annotated[
+        str | None,
+        _option(
+            "--collective",
+            f"The all-reduce between nodes: {', '.join(COLLECTIVES)}; some take parameters, such as byteps:4 (extra"
+            " servers), in-network:512x256@20us (slots x bytes @ round trip), blueconnect:4x2 (stages), auto:nccl."
+            " [default: ring]",
+            metavar="NAME",
+        ),
+    ] = None
     batch: Annotated[
         int | None, _option("--batch", "Samples per accelerator; compute time is scaled in proportion.")
     ] = None

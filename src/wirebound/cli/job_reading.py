@@ -14,6 +14,7 @@ from wirebound.fit.document import FittedLink, load_fitted_link
 from wirebound.model import Cluster, Link, Method, Workload, method_named
 from wirebound.model.cluster import FREE_LINK
 from wirebound.model.library import builtin_names, builtin_workload
+from wirebound.simulate.all_reduces import candidates
 from wirebound.simulate.need import BATCH_LIMIT
 from wirebound.units import parse_bandwidth, parse_bytes, parse_duration
 
@@ -42,6 +43,7 @@ def read_job(options: JobOptions, *, network_needed: bool = True) -> Job:
     for flag, value in (
         ("--gpus", options.gpus),
         ("--gpus-per-node", options.gpus_per_node),
+        ("--nics-per-node", options.nics_per_node),
         ("--batch", options.batch),
         ("--accumulation", options.accumulation),
         ("--servers", options.servers),
@@ -87,6 +89,12 @@ def _method(options: JobOptions) -> Method:
         if options.colocated:
             raise InputError("--servers and --colocated exclude each other: colocated servers run on every node")
         changes["servers"] = options.servers
+    if options.collective is not None:
+        try:
+            candidates(options.collective)
+        except InputError as error:
+            raise InputError(f"--collective: {error}") from None
+        changes["collective"] = options.collective
     return method_named(options.method, **changes)
 
 
@@ -111,11 +119,17 @@ def _cluster(options: JobOptions, network_needed: bool, fitted: FittedLink | Non
         return None
     if gpus % per_node:
         raise InputError(f"--gpus {gpus} is not a multiple of --gpus-per-node {per_node}: nodes must be full")
+    if per_node % options.nics_per_node:
+        raise InputError(
+            f"--nics-per-node {options.nics_per_node} does not divide --gpus-per-node {per_node}: each card serves as"
+            " many GPUs"
+        )
     return Cluster(
         nodes=gpus // per_node,
         inter=_network_link(options, fitted, needed=network_needed and gpus > per_node),
         accelerators_per_node=per_node,
         intra=_intra_link(options),
+        nics_per_node=options.nics_per_node,
     )
 
 

@@ -23,6 +23,7 @@ def _network_document(cluster: Cluster) -> dict[str, Any]:
         "gpus": cluster.workers,
         "nodes": cluster.nodes,
         "gpus_per_node": cluster.accelerators_per_node,
+        "nics_per_node": cluster.nics_per_node,
         "bandwidth_Bps": cluster.inter.bandwidth if math.isfinite(cluster.inter.bandwidth) else None,
         "latency_s": cluster.inter.latency_s,
         "utilization": cluster.inter.utilization,
@@ -35,6 +36,7 @@ def job_document(job: Job, leave_out: str = "") -> dict[str, Any]:
     """The job as it was understood, without the quantity that is solved for."""
     document: dict[str, Any] = {"workload": job.workload.name, "batch_size": job.workload.batch_size}
     document |= {"gradient_bytes": job.workload.size, "timing": job.workload.timing, "method": job.method.name}
+    document["collective"] = job.method.collective if job.method.architecture == "all-reduce" else None
     document |= {"compression": job.method.compression, "accumulation": job.accumulation}
     if job.cluster is not None:
         document |= _network_document(job.cluster)
@@ -63,7 +65,8 @@ def job_line(job: Job, leave_out: str = "") -> str:
         parts.append(f"compression {job.method.compression:g}×")
     if job.accumulation > 1:
         parts.append(f"{job.accumulation} passes per step")
-    return ", ".join([*parts, job.method.name])
+    with_collective = job.method.architecture == "all-reduce" and job.method.collective != "ring"
+    return ", ".join([*parts, job.method.name + (f" with {job.method.collective}" if with_collective else "")])
 
 
 def echo_assumptions(job: Job) -> None:

@@ -14,6 +14,7 @@ from wirebound.units import format_bandwidth, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from wirebound.fit.communication import CommunicationFit, RegionFit
+    from wirebound.fit.curves import CurveChoice
     from wirebound.model import Link
     from wirebound.profile.schema import Profile
 
@@ -92,6 +93,7 @@ def fit(
         if out.exists() and file.exists() and out.samefile(file):
             raise InputError(f"--out {out} is the file that is read: choose another")
     from wirebound.fit.communication import fit_communication, link_parameters
+    from wirebound.fit.curves import choose_curve
     from wirebound.profile.schema import write_json
 
     sizes, times, collective, ranks = _samples(file, collective, ranks)
@@ -100,13 +102,14 @@ def fit(
         raise InputError(f"a link needs both --collective and --ranks: add {missing}")
     fitted = fit_communication(sizes, times, seed=seed)
     link = None if collective is None or ranks is None else link_parameters(fitted, collective, ranks)
-    document = _fit_document(fitted, collective, ranks, link)
+    curves = choose_curve(fitted.sizes, fitted.times_s)
+    document = _fit_document(fitted, collective, ranks, link) | {"curves": _curves_document(curves)}
     if out is not None:
         write_json(document, out)
     if json_output:
         print_json(document)
     else:
-        typer.echo(_fit_summary(fitted, link))
+        typer.echo(_fit_summary(fitted, link, curves))
         if out is not None:
             typer.echo(f"written to {out}")
 
@@ -205,6 +208,24 @@ def _fit_document(
     return document
 
 
+def _curves_document(curves: "CurveChoice | None") -> dict[str, Any] | None:
+    """All curves that were tried, the affine one first; None where the sizes are too few to compare."""
+    if curves is None:
+        return None
+    return {
+        "best": curves.best,
+        "candidates": [
+            {
+                "name": curve.name,
+                "parameters": dict(curve.parameters),
+                "held_out_error": curve.held_out_error,
+                "worst_relative_residual": curve.worst_residual,
+            }
+            for curve in curves.candidates
+        ],
+    }
+
+
 def _region_document(region: "RegionFit | None") -> dict[str, Any] | None:
     if region is None:
         return None
@@ -245,7 +266,7 @@ def _profile_summary(profile: "Profile") -> str:
     return "\n".join(lines)
 
 
-def _fit_summary(fitted: "CommunicationFit", link: "Link | None") -> str:
+def _fit_summary(fitted: "CommunicationFit", link: "Link | None", curves: "CurveChoice | None") -> str:
     def between(bounds: tuple[float, float]) -> str:
         return f"95 % interval {bounds[0]:.4g} to {bounds[1]:.4g}"
 
@@ -258,4 +279,8 @@ def _fit_summary(fitted: "CommunicationFit", link: "Link | None") -> str:
     ]
     if link is not None:
         lines.append(f"link: latency {format_duration(link.latency_s)}, bandwidth {format_bandwidth(link.bandwidth)}")
+    if curves is not None:
+        errors = ", ".join(f"{curve.name} {curve.held_out_error:.1%}" for curve in curves.candidates)
+        best = "no curve does better" if curves.best == "affine" else f"{curves.best} describes them better"
+        lines.append(f"error at sizes held out: {errors}: {best}")
     return "\n".join([*lines, f"verdict: {fitted.verdict}"])

@@ -4,6 +4,7 @@ import math
 
 import typer
 
+from wirebound.cli.job_collective import collective_shares
 from wirebound.cli.job_options import JobOptions, with_job_options
 from wirebound.cli.job_reading import Job, read_job
 from wirebound.cli.job_report import counted, echo_assumptions, job_document, job_line
@@ -39,6 +40,7 @@ def predict(given: JobOptions, json_output: JsonFlag = False) -> None:
     for line in job.notes:
         note(line)
     samples_per_s = _samples_per_s(job, step)
+    shares = collective_shares(job.workload, job.cluster, job.method, step, include_vector_add=job.include_vector_add)
     document = {
         "iteration_s": step.iteration_s,
         "compute_s": step.compute_s,
@@ -51,6 +53,7 @@ def predict(given: JobOptions, json_output: JsonFlag = False) -> None:
         "node_wire_bytes": step.node_wire_bytes,
         "link_utilization": step.link_utilization,
         "messages": len(step.messages),
+        "collectives": shares,
         "job": job_document(job),
         "assumptions": job.assumptions,
     }
@@ -72,6 +75,11 @@ def predict(given: JobOptions, json_output: JsonFlag = False) -> None:
         f" {format_duration(step.communication_s)}; a worker sends {format_bytes(step.wire_bytes_per_worker)};"
         f" link {step.link_utilization:.1%} used over the step"
     )
+    if len(shares) > 1:
+        carried = (
+            f"{row['name']} {counted(row['messages'], 'message')}, {format_bytes(row['bytes'])}" for row in shares
+        )
+        typer.echo(f"  collectives     {'; '.join(carried)}")
     echo_assumptions(job)
 
 

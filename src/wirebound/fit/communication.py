@@ -86,8 +86,9 @@ def fit_communication(
     sizes with the median of its times: the bootstrap then needs no more memory for a million sizes.
 
     The 95 % intervals come from a wild bootstrap of the points' log residuals (Webb's six weights, residuals enlarged
-    by 1/(1 − leverage), seeded), widened by the ratio of Student's t with n − 2 degrees of freedom to the normal: they
-    include how badly a straight line describes the points, not only their noise. The same input gives the same output.
+    by 1/(1 − leverage), seeded), widened by the ratio of Student's t to the normal. α rests on the small sizes and β
+    on the large ones, so each has half of the n − 2 degrees of freedom. The intervals include how badly a straight
+    line describes the points, not only their noise. The same input gives the same output.
 
     Raises `InputError` for unequal lengths, sizes that are not greater than 0 and at most 1e18 bytes, times that are
     not between 1e-12 s and 1e9 s, or fewer than two sizes.
@@ -244,7 +245,8 @@ def _intervals(
     log_times = np.log(fitted) + residual * generator.choice(webb, size=(resamples, n))
     with np.errstate(all="ignore"):  # what overflows is seen in the interval
         alphas, betas = _refit(sizes, log_times, alpha, beta)
-    widening = float(stdtrit(n - 2, 0.975) / ndtri(0.975))
+    # α rests on the small sizes and β on the large ones: each has about half of the n − 2 degrees of freedom.
+    widening = float(stdtrit(max((n - 2) / 2, 1), 0.975) / ndtri(0.975))
     return _interval(alpha, alphas, widening), _interval(beta, betas, widening)
 
 

@@ -20,7 +20,7 @@ class Method:
     ``wfbp`` one per tensor, ``horovod`` and ``ddp`` two fusion rules, ``mg-wfbp`` merging where it pays, ``priority``
     partitions in the order in which the next forward pass needs them, ``tictac`` one per tensor, pushed as it is ready
     and pulled from the servers in the order of the next forward pass. `collective` names the all-reduce algorithm
-    (``ring``, ``halving-doubling``, ``tree``). `merge_below_bytes` lets mg-wfbp always merge smaller tensors.
+    (see `simulate.all_reduces`). `merge_below_bytes` lets mg-wfbp always merge smaller tensors.
     `servers` are the parameter servers (0: as many as nodes), beside the workers unless `colocated`;
     `push_pull_overlap` in [0, 1] is the share of pull hidden under push of the same message. With `pipelined`, the
     pull of a message runs beside the push of later ones instead, as full-duplex links allow (servers on the workers'

@@ -36,13 +36,15 @@ def halving_reduce_scatter(size: float, workers: int, latency: float, bandwidth:
     """Seconds until each worker has 1/P of the sum: log2 P·α + (P−1)/P · S/B (recursive halving, Thakur et al. 2005).
 
     Where P is not a power of two, the P − 2^⌊log2 P⌋ workers too many first give their whole vector to a partner and
-    get their share from it at the end: 2α + (1 + 1/P)·S/B on top. The partner then ends with two shares and gives one
-    away, so the halves it works on are those of the remaining power of two.
+    get their share from it at the end, 2α + (1 + 1/P)·S/B on top; and the P shares are halved as evenly as they can be,
+    so that the larger parts take ⌈P/2⌉ + ⌈⌈P/2⌉/2⌉ + … of S/P.
     """
-    rounds, power = 0, 1
+    rounds, power, shares, carried = 0, 1, workers, 0
     while 2 * power <= workers:
         rounds, power = rounds + 1, 2 * power
-    seconds = rounds * latency + (power - 1) / power * size / bandwidth
+        shares = (shares + 1) // 2
+        carried += shares
+    seconds = rounds * latency + carried / workers * size / bandwidth
     if power != workers:
         seconds += 2 * latency + (1 + 1 / workers) * size / bandwidth
     return seconds

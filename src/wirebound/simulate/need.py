@@ -32,9 +32,9 @@ class Need:
     """An answer: `value` in `unit`, and the scaling factor there; `value` is None where no value reaches the target.
 
     `scaling_factor` is then the best that was found. `limited_by` names what stands in the way of an unreachable
-    target: ``bandwidth``, ``latency``, ``vector-add`` or ``intra-node bandwidth``. `at_search_limit` says that the
-    search ended at its limit: the largest number of accelerators tried still reaches the target, or even
-    `BATCH_LIMIT` samples do not, which says nothing of more.
+    target: ``bandwidth``, ``latency``, ``vector-add``, ``intra-node bandwidth`` or ``slots of the switch``.
+    `at_search_limit` says that the search ended at its limit: the largest number of accelerators tried still reaches
+    the target, or even `BATCH_LIMIT` samples do not, which says nothing of more.
     """
 
     value: float | None
@@ -149,12 +149,13 @@ def _smallest_bandwidth(reaches: Callable[[float], bool], job: _Job, target: flo
     """The smallest bandwidth in bytes per second; at 0 nothing crosses the network at all."""
     if not reaches(math.inf):
         return None
-    step = simulate_step(job.workload, job.cluster, job.method)
+    slow = job.with_value("bandwidth", 1.0)  # where bytes are all that counts, `auto` sends the fewest
+    step = simulate_step(slow.workload, slow.cluster, slow.method)
     if step.node_wire_bytes == 0:
         return 0.0
     # The link must carry its bytes within the time that the target allows for a step; less can never do.
     allowed_s = accumulated_compute_s(job.workload, job.accumulation) / target
-    lowest = step.node_wire_bytes / job.cluster.inter.utilization / allowed_s / 2
+    lowest = step.node_wire_bytes / job.cluster.nics_per_node / job.cluster.inter.utilization / allowed_s / 2
     return _smallest(reaches, lowest, lowest * COMPRESSION_LIMIT)
 
 
@@ -227,4 +228,7 @@ def _limit(job: _Job) -> str:
         "vector-add": dataclasses.replace(job, include_vector_add=False),
         "intra-node bandwidth": job.with_links(intra=dataclasses.replace(intra, bandwidth=math.inf)),
     }
+    if job.method.collective.startswith("in-network"):
+        endless = dataclasses.replace(job.method, collective="in-network:@0")
+        without["slots of the switch"] = dataclasses.replace(job, method=endless)
     return max(without, key=lambda term: without[term].scaling_factor())

@@ -88,8 +88,10 @@ def simulate_step(
         messages = fifo_transfers(planned, cost)
         iteration_s = earlier_s + forward_s + max(backward_s, messages[-1].end_s) + optimizer_s
 
-    worker_bytes, node_bytes = sent_bytes(workload, cluster, method)
-    carried = cluster.inter.bandwidth * iteration_s
+    worker_bytes, node_bytes = sent_bytes(
+        workload, cluster, method, [message.size for message in messages], include_vector_add=include_vector_add
+    )
+    carried = cluster.inter.bandwidth * cluster.nics_per_node * iteration_s
     return Step(
         iteration_s=iteration_s,
         compute_s=compute_s,
