@@ -146,4 +146,6 @@ def second_step(workload, cluster, method, *, include_vector_add=True, accumulat
     messages = [Sent(p.size, p.ready_s - began, p.start_s - began, p.end_s - began, p.tensors) for p in last]
     node = sum(network.exchange(p.size).node_bytes for p in last)
     worker = sum(network.exchange(p.size).worker_bytes for p in last)
-    return Result(period, compute, worker, node, node / (cluster.inter.bandwidth * period), messages)
+    return Result(
+        period, compute, worker, node, node / (cluster.inter.bandwidth * cluster.nics_per_node * period), messages
+    )

@@ -58,7 +58,15 @@ def exact_workloads(draw, most=20):
 
 
 any_links = st.builds(Link, st.floats(1e6, 1e11), st.one_of(st.just(0.0), st.floats(0, 1e-3)), st.floats(0.1, 1))
-any_clusters = st.builds(Cluster, st.integers(1, 9), any_links, st.sampled_from([1, 1, 2, 3, 4]), any_links)
+#: Accelerators and network cards of a node.
+nodes_of = st.sampled_from([(1, 1), (1, 1), (2, 1), (2, 2), (3, 1), (4, 2)])
+any_clusters = st.builds(
+    lambda nodes, inter, node, intra: Cluster(nodes, inter, node[0], intra, node[1]),
+    st.integers(1, 9),
+    any_links,
+    nodes_of,
+    any_links,
+)
 #: 2²⁶ B/s: 2¹⁶ bytes take 2⁻¹⁰ s.
 exact_links = st.builds(Link, st.sampled_from([2.0**25, 2.0**26, 2.0**27]), st.integers(0, 4).map(lambda k: k * GRID))
 exact_clusters = st.builds(Cluster, st.sampled_from([2, 4]), exact_links, st.sampled_from([1, 1, 2]), exact_links)
@@ -85,7 +93,8 @@ def methods(draw, job, exact=False):
         servers = draw(st.integers(0, 12))
     if method.schedule != "priority" and draw(st.booleans()):
         partition = float("inf")
-    collectives = ["ring", "halving-doubling", "tree"]
+    collectives = ["ring", "halving-doubling", "recursive-doubling", "tree", "blueconnect", "flat-ring", "auto:mpi"]
+    collectives += ["byteps", "byteps:0", "byteps:2", "in-network", "in-network:8x128"]
     return dataclasses.replace(
         method,
         collective=draw(st.sampled_from(collectives)) if method.architecture == "all-reduce" else "ring",

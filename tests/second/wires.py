@@ -30,6 +30,7 @@ class Ranks:
     def __init__(self, env, count, link):
         self.env = env
         self.count = count
+        self.link = link
         self.ports = [Port(env, link) for _ in range(count)]
         self._boxes = {}
 
