@@ -234,19 +234,15 @@ def binomial_broadcast(ranks, size):
 
 
 def gtopk_tree(ranks, size):
-    """Pairs merge their k largest values into one of them, round by round; the last sends the result down again."""
-    P = ranks.count
+    """Pairs merge their k largest values into one of them, round by round; then the result goes down the same way.
 
-    def worker(rank):
-        distance = 1
-        while distance < P and rank % (2 * distance) == 0:
-            if rank + distance < P:
-                yield ranks.receive(rank + distance, rank)
-            distance *= 2
-        if rank:
-            yield ranks.send(rank, rank - distance, size)
-
-    yield everyone(ranks.env, [worker(rank) for rank in range(P)])
+    A round ends for everyone at once. Where P is no power of two, ranks without a partner could go on sooner.
+    """
+    P, distance = ranks.count, 1
+    while distance < P:
+        senders = range(distance, P, 2 * distance)
+        yield everyone(ranks.env, [ranks.ports[rank].send(size) for rank in senders])
+        distance *= 2
     yield from binomial_broadcast(ranks, size)
 
 

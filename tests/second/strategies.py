@@ -8,7 +8,7 @@ import dataclasses
 
 from hypothesis import strategies as st
 
-from wirebound.model import METHODS, Cluster, Link, Tensor, Workload
+from wirebound.model import METHODS, Cluster, Codec, Compressor, Link, Method, Tensor, Workload
 
 MB = 10**6
 GRID = 2.0**-10  # about a millisecond
@@ -122,3 +122,57 @@ def any_cases(draw):
 def exact_cases(draw):
     job = draw(exact_workloads())
     return job, draw(exact_clusters), draw(methods(job, exact=True)), draw(st.sampled_from([1, 1, 2])), True
+
+
+seconds = st.one_of(st.just(0.0), st.floats(0, 5e-3))
+codecs = st.builds(Codec, seconds, st.floats(0, 1e-9), seconds, st.floats(0, 1e-9))
+compressors = st.builds(
+    lambda kind, codec: Compressor(*kind, codec=codec),
+    st.sampled_from(
+        [
+            ("fp16",),
+            ("randomk", 0.1),
+            ("topk", 0.01),
+            ("ef-signsgd",),
+            ("qsgd", 4.0, 512),
+            ("signsgd",),
+            ("gtopk", 0.05),
+        ]
+    ),
+    codecs,
+)
+
+
+@st.composite
+def staged_cases(draw):
+    """Jobs of whole fp32 values whose method has stages: a compressor, servers with stages of their own, or both."""
+    rows = draw(st.lists(st.tuples(any_gap, any_size.map(lambda size: 4 * -(-size // 4))), min_size=1, max_size=14))
+    job = workload(rows, draw(st.floats(0, 0.3)), draw(st.floats(0, 0.05)), None, draw(add_tables))
+    schedule = draw(st.sampled_from(["bsp", "wfbp", "horovod", "ddp", "mg-wfbp", "priority", "tictac"]))
+    servers = schedule == "tictac" or draw(st.booleans())
+    compressor = draw(st.one_of(st.none(), compressors) if servers else compressors)
+    if servers and compressor is not None and compressor.name == "gtopk":
+        compressor = None
+    pipelined = draw(st.booleans())
+    total = sum(size for _, size in rows)
+    method = Method(
+        "random",
+        "parameter-server" if servers else "all-reduce",
+        schedule,
+        collective="ring" if servers else draw(st.sampled_from(["ring", "halving-doubling", "flat-ring"])),
+        fusion_bytes=draw(st.floats(1, total)),
+        fusion_window_s=draw(st.floats(1e-4, 0.1)),
+        bucket_cap_bytes=draw(st.floats(1, total)),
+        credit_bytes=draw(st.floats(1, total)),
+        partition_bytes=float("inf") if compressor else draw(st.floats(total / 20 + 1, 2 * total)),
+        servers=draw(st.integers(0, 6)),
+        colocated=draw(st.booleans()),
+        pipelined=pipelined,
+        push_pull_overlap=0.0 if pipelined else draw(st.sampled_from([0.0, 0.0, 0.5, 1.0])),
+        incast=draw(st.sampled_from([0.0, 0.0, 0.3])),
+        compressor=compressor,
+        compress_from_bytes=draw(st.sampled_from([0.0, 0.0, 1e6])),
+        flat_gather=draw(st.booleans()),
+        compressed_pull=draw(st.booleans()),
+    )
+    return job, draw(any_clusters.filter(lambda c: c.workers > 1)), method, draw(st.sampled_from([1, 1, 2])), True

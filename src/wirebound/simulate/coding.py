@@ -211,7 +211,10 @@ class Coding:
         rule = (
             gtopk_tree if way == "gtopk-tree" else ring_all_gather if self._method.collective == "ring" else all_gather
         )
-        return 0.0 if self._senders == 1 else rule(payload, self._senders, link.latency_s, link.effective_bandwidth)
+        cards = self._cluster.nics_per_node if self._cluster.nodes > 1 else 1
+        if self._senders == 1:
+            return 0.0
+        return rule(payload / cards, self._senders, link.latency_s, link.effective_bandwidth)
 
     def _servers_s(self, way: Way, load: Load) -> tuple[float, float]:
         method, link, nodes = self._method, self._cluster.inter, self._cluster.nodes
@@ -220,7 +223,7 @@ class Coding:
         if push == pull and not apart and not method.incast and way in ("dense", "all-reduce"):
             return self._dense(push), 0.0
         latency, bandwidth = link.latency_s, link.effective_bandwidth
-        ratio = method.compression
+        ratio = method.compression * self._cluster.nics_per_node  # each card carries its part
         if method.colocated:
             push_s, pull_s = (
                 colocated_one_way_s(size / ratio, nodes, latency, bandwidth, method.incast) for size in (push, pull)
@@ -233,7 +236,8 @@ class Coding:
         inside_s = self._inside(load.summed if way == "all-reduce" else load.raw)
         if apart:
             return inside_s + push_s, pull_s
-        return inside_s + exchange_s(push_s, pull_s, 0.0 if method.colocated else method.push_pull_overlap), 0.0
+        overlap = 0.0 if method.colocated else method.push_pull_overlap
+        return inside_s + 2 * latency + exchange_s(push_s - latency, pull_s - latency, overlap), 0.0
 
     def _server_bytes(self, way: Way, load: Load) -> tuple[float, float]:
         """What a node pushes and pulls."""

@@ -63,7 +63,7 @@ def staged_step(
         for i in order
     )
     worker_bytes, node_bytes = coding.sent()
-    carried = cluster.inter.bandwidth * iteration_s
+    carried = cluster.inter.bandwidth * cluster.nics_per_node * iteration_s
     return Step(
         iteration_s=iteration_s,
         compute_s=compute_s,
