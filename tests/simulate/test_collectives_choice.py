@@ -231,6 +231,24 @@ def test_rows_of_a_comparison_are_the_costs_of_the_engine():
     assert exchange_cost(cluster, chosen["flat"], "flat-ring")(1e6) == rows[-1].seconds
 
 
+def test_latency_may_count_for_each_partner():
+    cluster = Cluster(8, Link(math.inf, 1.0))
+    servers = {f"{k} servers": Method("ps", "parameter-server", "bsp", servers=k) for k in (1, 8, 20)}
+    chosen = {**ARCHITECTURES, **servers, "byteps 3": method("byteps:3"), "byteps 99": method("byteps:99")}
+    once, each = (
+        {row.architecture: row.seconds for row in compare_architectures(1e6, cluster, chosen, latency_per_partner=per)}
+        for per in (False, True)
+    )
+    # 8 workers push to each server, or a worker to each of 20; BytePS exchanges with 7 workers and its servers
+    expected = {"1 servers": 16, "8 servers": 16, "20 servers": 40, "parameter-server": 16}
+    expected |= {"colocated-parameter-server": 14, "byteps 3": 20, "byteps 99": 30, "byteps": 30}
+    assert {name: each[name] for name in expected} == expected
+    assert all(once[name] == 2 for name in expected)
+    assert all(each[name] == once[name] for name in set(chosen) - set(expected))
+    alone = compare_architectures(1e6, Cluster(1, Link(1.0, 1.0)), chosen, latency_per_partner=True)
+    assert {row.seconds for row in alone} == {0.0}
+
+
 def test_a_grid_has_every_combination_and_a_winner_for_each():
     names = {name: ARCHITECTURES[name] for name in ("ring", "recursive-doubling", "pipelined-tree")}
     rows = architecture_grid([1e2, 1e5, 1e9], [2, 12, 64], [1e-5], [1e9, 1e10], names)

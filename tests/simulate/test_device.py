@@ -26,15 +26,19 @@ def test_the_pull_of_a_message_runs_beside_the_next_push():
     assert list(zip(run.start, run.push_end, run.pull_start, run.end, strict=True)) == [(1, 4, 4, 6), (4, 7, 7, 11)]
 
 
-def ticking(gaps, last, encode, push, pull, decode, *, forwards=None, sizes=None, credit=None):
+def ticking(gaps, last, encode, push, pull, decode, *, forwards=None, sizes=None, credit=None, steps=1):
     """One device, a push link and a pull link, moved on second by second; first come, first served without `credit`.
 
-    Returns (end of backward or of the next forward pass, end of each decoding, start of each push).
+    With `steps`, all lists are those of so many steps one after the other. Returns
+    (end of backward or of the next forward pass, end of each decoding, start of each push).
     """
     count = len(last)
-    program = [("backward", t, gaps[t]) for t in range(len(gaps))]
-    if forwards is not None:
-        program += [("forward", t, forwards[t]) for t in reversed(range(len(gaps)))]
+    program = []
+    for step in range(steps):
+        tensors = range(step * len(gaps) // steps, (step + 1) * len(gaps) // steps)
+        program += [("backward", t, gaps[t]) for t in tensors]
+        if forwards is not None:
+            program += [("forward", t, forwards[t]) for t in reversed(tensors)]
     to_encode, pool, credit_used, to_pull, arrived = [], [], [], [], []
     pushing = pulling = task = None
     starts, decoded = [None] * count, [None] * count
@@ -149,6 +153,28 @@ def test_priority_against_ticks(rows, sizes, credit):
     assert run.start == starts
     assert run.decoded == decoded
     assert run.forward_end[0] == finished
+
+
+@settings(max_examples=50)
+@given(jobs(shortest_gap=1, shortest_push=1), st.lists(st.integers(1, 4), min_size=7, max_size=7), st.integers(1, 12))
+def test_every_step_takes_the_steady_state_period(rows, sizes, credit):
+    gaps, forwards, _, _ = split(rows)
+    last = list(range(len(rows)))
+    times = [[row[column] for row in rows] for column in (2, 3, 4, 5)]
+    sizes = sizes[: len(rows)]
+    period = run_priority(gaps, [0.0] * len(rows), forwards, last, last, sizes, credit, *times).forward_end[0]
+    for steps in (2, 3):
+        many = [column * steps for column in times]
+        finished, _, _ = ticking(
+            gaps * steps,
+            list(range(steps * len(rows))),
+            *many,
+            forwards=forwards * steps,
+            sizes=sizes * steps,
+            credit=credit,
+            steps=steps,
+        )
+        assert finished == steps * period
 
 
 @given(jobs())

@@ -10,7 +10,7 @@ from wirebound.errors import InputError
 from wirebound.model import METHODS, Cluster, Codec, Compressor, Link, Method, method_named
 from wirebound.model.library import builtin_workload
 from wirebound.model.method import ORDERED_METHODS
-from wirebound.simulate.coding import Coding, tensor_shares
+from wirebound.simulate.coding import Coding, tensor_parts
 from wirebound.simulate.compressors import compressor_named
 from wirebound.simulate.messages import planned_messages
 from wirebound.simulate.step import simulate_step
@@ -66,7 +66,7 @@ def test_what_a_ratio_is_worth():
     assert effective("topk:0.001", flat) == (pytest.approx(500), pytest.approx(2 * 500 / 64))
     assert round(effective("topk:0.001", flat)[1]) == 16
     assert effective("ef-signsgd", nodes)[1] == pytest.approx(8, rel=1e-6)
-    assert effective("ef-signsgd", nodes, flat_gather=True)[1] == pytest.approx(7 / 8 * 2 * 32 / 63, rel=1e-6)
+    assert effective("ef-signsgd", nodes, collective="flat-ring")[1] == pytest.approx(1.0, rel=1e-6)
     assert effective("gtopk:0.001", flat)[1] == pytest.approx(500 * 2 * 63 / 64 / 6)
     assert effective("fp16", nodes) == (2, pytest.approx(2))
 
@@ -100,13 +100,13 @@ def test_a_node_reduces_densely_before_it_gathers():
     cluster = Cluster(4, Link(10.0, 1.0), 2, Link(100.0, 0.5))
     inside = 2 * 0.5 + 8000 / 100
     assert one_message_s("signsgd", cluster) == pytest.approx(inside + 3 * (1 + 250 / 10))
-    assert one_message_s("signsgd", cluster, flat_gather=True) == pytest.approx(7 * (1 + 250 / 10))
+    assert one_message_s("signsgd", cluster, collective="flat-ring") == pytest.approx(7 * (1 + 250 / 10))
     codec = Codec(encode_s=1.0, encode_s_per_byte=0.01, decode_s=2.0, decode_s_per_byte=0.002)
     # each accelerator encodes half of it, and decodes its half of the payloads of four nodes
     coding = 1 + 0.01 * 4000 + 2 + 4 * 0.002 * 4000
     assert one_message_s("signsgd", cluster, codec=codec) == pytest.approx(inside + 3 * 26 + coding)
     coding = 1 + 0.01 * 8000 + 2 + 8 * 0.002 * 8000
-    assert one_message_s("signsgd", cluster, codec=codec, flat_gather=True) == pytest.approx(7 * 26 + coding)
+    assert one_message_s("signsgd", cluster, codec=codec, collective="flat-ring") == pytest.approx(7 * 26 + coding)
     # what is summed is coded whole, and travels coded inside the node as well
     coded = 2 * 0.5 + 4000 / 100 + 6 * 1 + 1.5 * 4000 / 10 + 1 + 0.01 * 8000 + 2 + 0.002 * 8000
     assert one_message_s("fp16", cluster, codec=codec) == pytest.approx(coded)
@@ -116,7 +116,7 @@ def test_one_node_alone_does_not_code_what_nodes_gather():
     node = Cluster(1, Link(10.0, 1.0), 2, Link(100.0, 0.5))
     codec = Codec(encode_s=1.0)
     assert one_message_s("signsgd", node, codec=codec) == pytest.approx(2 * 0.5 + 8000 / 100)
-    assert one_message_s("signsgd", node, codec=codec, flat_gather=True) == pytest.approx(1 + 0.5 + 250 / 100)
+    assert one_message_s("signsgd", node, codec=codec, collective="flat-ring") == pytest.approx(1 + 0.5 + 250 / 100)
 
 
 def test_servers_send_the_sum_in_the_code_where_it_can_be_summed():
@@ -130,7 +130,7 @@ def test_servers_send_the_sum_in_the_code_where_it_can_be_summed():
     assert one_message_s("topk:0.01", cluster, method="bsp-ps", colocated=True) == pytest.approx(2 + colocated)
     step = simulate_step(made([0.0], [8000]), cluster, method_named("bsp-ps", compressor=compressor_named("topk:0.01")))
     assert (step.wire_bytes_per_worker, step.wire_ratio) == (160, pytest.approx(16000 / 8160))
-    with pytest.raises(InputError, match="gtopk:0.01 merges in a tree between workers: use an all-reduce method"):
+    with pytest.raises(InputError, match="merges in a tree between workers: use an all-reduce method"):
         one_message_s("gtopk:0.01", cluster, method="bsp-ps")
 
 
@@ -233,15 +233,15 @@ def test_pieces_share_a_payload():
     workload = made([1.0, 1.0], [400, 100])
     method = Method("cut", "all-reduce", "bsp", partition_bytes=150, compressor=compressor_named("ef-signsgd"))
     planned = planned_messages(workload, method)
-    assert tensor_shares(planned, workload.sizes) == [
-        [(0, 0.375)],
-        [(0, 0.375)],
-        [(0, 0.25), (1, 0.5)],
-        [(1, 0.5)],
+    assert tensor_parts(planned, workload.sizes) == [
+        [(0, 150)],
+        [(0, 150)],
+        [(0, 100), (1, 50)],
+        [(1, 50)],
     ]
-    # payloads of 17 and 8 bytes: 6.375 → 7 twice, then 4.25 → 5 and half of 8, then the other half
+    # payloads of ⌈100/8⌉ + 4 = 17 and ⌈25/8⌉ + 4 = 8 bytes
     coded = Coding(workload, UNIT_CLUSTER, method).messages(planned)
-    assert [message.push_s for message in coded] == [7, 7, 9, 4]
+    assert [message.push_s for message in coded] == [6.375, 6.375, 4.25 + 4, 4]
 
 
 def test_one_tensor_one_worker_and_a_network_that_costs_nothing():

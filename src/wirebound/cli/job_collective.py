@@ -62,8 +62,11 @@ def _parameters(method: Method) -> list[str]:
 def collective_shares(
     workload: Workload, cluster: Cluster, method: Method, step: Step, *, include_vector_add: bool = True
 ) -> list[dict[str, Any]]:
-    """Return how many messages of a step, and bytes before compression, each all-reduce carried; none for servers."""
-    if method.architecture != "all-reduce":
+    """Return how many messages of a step, and bytes before compression, each all-reduce carried.
+
+    None for servers, and with a compressor, whose payloads travel in their own way.
+    """
+    if method.architecture != "all-reduce" or method.compresses:
         return []
     chosen = chosen_collective(workload, cluster, method, include_vector_add=include_vector_add)
     rows: dict[str, dict[str, Any]] = {}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.cli.job_assumptions import assumptions_of, without_effect
+from wirebound.cli.job_compression import method_changes
 from wirebound.cli.job_options import JobOptions
 from wirebound.errors import InputError
 from wirebound.fit.document import FittedLink, load_fitted_link
@@ -95,6 +96,7 @@ def _method(options: JobOptions) -> Method:
         except InputError as error:
             raise InputError(f"--collective: {error}") from None
         changes["collective"] = options.collective
+    changes |= method_changes(options)
     return method_named(options.method, **changes)
 
 

@@ -1,5 +1,6 @@
 """How the commands about a job say which job it is, in JSON and in one line."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -38,6 +39,9 @@ def job_document(job: Job, leave_out: str = "") -> dict[str, Any]:
     document |= {"gradient_bytes": job.workload.size, "timing": job.workload.timing, "method": job.method.name}
     document["collective"] = job.method.collective if job.method.architecture == "all-reduce" else None
     document |= {"compression": job.method.compression, "accumulation": job.accumulation}
+    if job.method.compressor is not None:
+        compressor = job.method.compressor
+        document |= {"compressor": compressor.label, "codec": dataclasses.asdict(compressor.codec)}
     if job.cluster is not None:
         document |= _network_document(job.cluster)
     solved = {"bandwidth": ["bandwidth_Bps"], "gpus": ["gpus", "nodes"], "batch": ["batch_size"]}
@@ -63,6 +67,8 @@ def job_line(job: Job, leave_out: str = "") -> str:
         parts.append(format_bandwidth(cluster.inter.bandwidth))
     if job.method.compression != 1 and leave_out != "compression":
         parts.append(f"compression {job.method.compression:g}×")
+    if job.method.compressor is not None:
+        parts.append(job.method.compressor.label)
     if job.accumulation > 1:
         parts.append(f"{job.accumulation} passes per step")
     with_collective = job.method.architecture == "all-reduce" and job.method.collective != "ring"

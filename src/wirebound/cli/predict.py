@@ -1,10 +1,22 @@
 """The command predict: the time of one training step."""
 
 import math
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from wirebound.cli.consistency_options import (
+    ComputeSpread,
+    ConsistencyName,
+    ConsistencyOptions,
+    Seed,
+    Straggler,
+    consistency_document,
+    echo_consistency,
+)
 from wirebound.cli.job_collective import collective_shares
+from wirebound.cli.job_compression import compression_document, compression_line
 from wirebound.cli.job_options import JobOptions, with_job_options
 from wirebound.cli.job_reading import Job, read_job
 from wirebound.cli.job_report import counted, echo_assumptions, job_document, job_line
@@ -21,8 +33,22 @@ def register(app: typer.Typer) -> None:
 
 
 @with_job_options(required=("gpus",))
-def predict(given: JobOptions, json_output: JsonFlag = False) -> None:
+def predict(
+    given: JobOptions,
+    consistency: ConsistencyName = None,
+    compute_spread: ComputeSpread = None,
+    straggler: Straggler = None,
+    seed: Seed = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option("--timeline", help="Write two steps as a trace for Perfetto.", metavar="FILE.json"),
+    ] = None,
+    json_output: JsonFlag = False,
+) -> None:
     """Predict the time of one training step, and how well the job scales.
+
+    That is a step of equally fast workers that all wait for each other. With --consistency, --compute-spread or
+    --straggler many steps of workers that differ are simulated as well.
 
     Example: wirebound predict --workload resnet50 --gpus 64 --bandwidth "10 Gbps" --method wfbp-a2a
     """
@@ -37,9 +63,17 @@ def predict(given: JobOptions, json_output: JsonFlag = False) -> None:
     )
     if not math.isfinite(step.iteration_s):
         raise InputError("the step takes longer than numbers can tell: check --bandwidth and --latency")
+    protocol = ConsistencyOptions(consistency, compute_spread, straggler, seed).simulate(job)
     for line in job.notes:
         note(line)
+    if timeline is not None:
+        _write_timeline(job, step, timeline)
     samples_per_s = _samples_per_s(job, step)
+    compression = compression_document(
+        *(step, job.workload, job.cluster, job.method),
+        include_vector_add=job.include_vector_add,
+        accumulation=job.accumulation,
+    )
     shares = collective_shares(job.workload, job.cluster, job.method, step, include_vector_add=job.include_vector_add)
     document = {
         "iteration_s": step.iteration_s,
@@ -53,10 +87,13 @@ def predict(given: JobOptions, json_output: JsonFlag = False) -> None:
         "node_wire_bytes": step.node_wire_bytes,
         "link_utilization": step.link_utilization,
         "messages": len(step.messages),
+        **compression,
         "collectives": shares,
         "job": job_document(job),
         "assumptions": job.assumptions,
     }
+    if protocol is not None:
+        document["consistency"] = consistency_document(protocol, job, seed)
     if json_output:
         print_json(document)
         return
@@ -75,12 +112,26 @@ def predict(given: JobOptions, json_output: JsonFlag = False) -> None:
         f" {format_duration(step.communication_s)}; a worker sends {format_bytes(step.wire_bytes_per_worker)};"
         f" link {step.link_utilization:.1%} used over the step"
     )
+    if job.method.compresses or job.method.compression != 1:
+        typer.echo(compression_line(compression))
+    if protocol is not None:
+        echo_consistency(protocol, job)
     if len(shares) > 1:
         carried = (
             f"{row['name']} {counted(row['messages'], 'message')}, {format_bytes(row['bytes'])}" for row in shares
         )
         typer.echo(f"  collectives     {'; '.join(carried)}")
     echo_assumptions(job)
+
+
+def _write_timeline(job: Job, step: Step, path: Path) -> None:
+    from wirebound.files import write_text
+    from wirebound.simulate.timeline import timeline_of, trace_text
+
+    assert job.cluster is not None
+    drawn = timeline_of(step, job.workload, job.cluster, job.method, accumulation=job.accumulation, steps=2)
+    write_text(path, trace_text(drawn))
+    note(f"timeline of two steps in {path}: open it in ui.perfetto.dev")
 
 
 def _samples_per_s(job: Job, step: Step) -> float | None:

@@ -30,7 +30,7 @@ class Method:
     `compression` divides the bytes on the wire and costs nothing. A `compressor` instead has its own bytes, way over
     the network and cost; tensors smaller than `compress_from_bytes` stay as they are, and `compressors_by_tensor`
     names tensors that another compressor, or none, encodes. Gathered payloads go between nodes, each of which has
-    reduced its own accelerators' gradients first, unless `flat_gather` makes all workers gather from each other.
+    reduced its own accelerators' gradients first; with the collective ``flat-ring`` all workers gather from each other.
     Servers send the sum uncompressed where its code cannot be summed, unless they encode it again
     (`compressed_pull`).
     """
@@ -55,7 +55,6 @@ class Method:
     compressor: Compressor | None = None
     compress_from_bytes: float = 0.0
     compressors_by_tensor: tuple[tuple[str, Compressor | None], ...] = ()
-    flat_gather: bool = False
     compressed_pull: bool = False
 
     def __post_init__(self) -> None:

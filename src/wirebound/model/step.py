@@ -22,7 +22,7 @@ class Stages(NamedTuple):
 
     It is encoded until `encoded_s`, pushed from the message's `start_s` to `push_end_s`, pulled from `pull_start_s` to
     the message's `end_s`, and decoded until `decoded_s`. `encode_s` and `decode_s` are the seconds of coding. Where
-    there is one transfer, it is the push, and the pull takes no time.
+    there is one transfer, it is the push, and the pull takes no time. `sent_bytes` is what the node's link sends.
     """
 
     encode_s: float
@@ -31,6 +31,7 @@ class Stages(NamedTuple):
     pull_start_s: float
     decode_s: float
     decoded_s: float
+    sent_bytes: float
 
 
 @dataclass(frozen=True, slots=True)

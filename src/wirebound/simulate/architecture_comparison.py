@@ -44,19 +44,37 @@ class ArchitectureCost(NamedTuple):
 
 
 def compare_architectures(
-    size: float, cluster: Cluster, architectures: Mapping[str, Method] = ARCHITECTURES
+    size: float,
+    cluster: Cluster,
+    architectures: Mapping[str, Method] = ARCHITECTURES,
+    *,
+    latency_per_partner: bool = False,
 ) -> list[ArchitectureCost]:
     """Return a row for each architecture that carries a message of `size` bytes on the wire, in the order given.
 
-    Of a method only the architecture, the collective and the servers matter. Raises `InputError` for an unknown
-    collective.
+    Of a method only the architecture, the collective and the servers matter. The engine charges an exchange with
+    servers the latency once for each way, however many they are, as if a machine's messages to all its partners set out
+    at once. With `latency_per_partner` they set out one after the other, so that the latency counts once for each: it
+    is the time that a message takes of a machine, rather than of the wire. The truth lies between. Raises `InputError`
+    for an unknown collective.
     """
-    return [_row(name, size, cluster, method) for name, method in architectures.items()]
+    return [_row(name, size, cluster, method, latency_per_partner) for name, method in architectures.items()]
 
 
-def _row(name: str, size: float, cluster: Cluster, method: Method) -> ArchitectureCost:
+def _partners(cluster: Cluster, method: Method, collective: str) -> int:
+    """With how many machines the busiest one exchanges messages each way; 1 where rounds are counted already."""
+    nodes = cluster.nodes
+    if method.architecture != "all-reduce":
+        return nodes - 1 if method.colocated else max(nodes, method.servers)
+    family, _, servers = collective.partition(":")
+    return nodes - 1 + min(int(servers or nodes), nodes) if family == "byteps" else 1
+
+
+def _row(name: str, size: float, cluster: Cluster, method: Method, latency_per_partner: bool) -> ArchitectureCost:
     priced = [(exchange_cost(cluster, method, one)(size), one) for one in candidates(method.collective)]
     seconds, collective = min(priced, key=lambda pair: pair[0])
+    if latency_per_partner and cluster.nodes > 1:
+        seconds += 2 * (_partners(cluster, method, collective) - 1) * cluster.inter.latency_s
     worker, node = exchange_sent_bytes(size, cluster, method, collective)
     inter = cluster.inter
     return ArchitectureCost(
@@ -74,10 +92,12 @@ def architecture_grid(
     accelerators_per_node: int = 1,
     intra: Link = FREE_LINK,
     nics_per_node: int = 1,
+    latency_per_partner: bool = False,
 ) -> list[ArchitectureCost]:
     """Return the rows of all combinations: sizes in bytes, latencies in seconds, bandwidths in bytes per second.
 
-    Raises `InputError` for workers that do not fill their nodes, a bad link, or an unknown collective.
+    `latency_per_partner` is that of `compare_architectures`. Raises `InputError` for workers that do not fill their
+    nodes, a bad link, or an unknown collective.
     """
     rows = []
     for count in workers:
@@ -93,7 +113,7 @@ def architecture_grid(
                     nics_per_node,
                 )
                 for size in sizes:
-                    rows += compare_architectures(size, cluster, architectures)
+                    rows += compare_architectures(size, cluster, architectures, latency_per_partner=latency_per_partner)
     return rows
 
 

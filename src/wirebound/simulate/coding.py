@@ -4,7 +4,6 @@ Tensors of one message that travel in the same way share one operation; those th
 or pushed and pulled, beside them.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -12,8 +11,9 @@ from typing import Literal, NamedTuple
 from wirebound.errors import InputError
 from wirebound.model import Cluster, Compressor, Method, Workload
 from wirebound.model.cluster import FREE_LINK
+from wirebound.simulate.all_reduces import FLAT_RING, candidates
 from wirebound.simulate.compressors import Travel, gradient_of, payload_bytes, rule_of
-from wirebound.simulate.cost import message_cost, sent_bytes
+from wirebound.simulate.cost import chosen_collective, exchange_sent_bytes, message_cost, sent_bytes
 from wirebound.simulate.gather import (
     all_gather,
     all_gather_sent_bytes,
@@ -28,13 +28,14 @@ from wirebound.simulate.servers import colocated_one_way_s, exchange_s, one_way_
 class CodedMessage(NamedTuple):
     """Seconds that one message takes: encode and decode on the device, push and pull on the wire.
 
-    Where there is one transfer, `push_s` is all of it and `pull_s` is 0.
+    Where there is one transfer, `push_s` is all of it and `pull_s` is 0. `sent_bytes` is what the node's link sends.
     """
 
     encode_s: float
     push_s: float
     pull_s: float
     decode_s: float
+    sent_bytes: float
 
 
 class Load(NamedTuple):
@@ -64,10 +65,11 @@ class Coding:
     """The costs of a workload's messages on a cluster, by a method with compressors, server stages or incast.
 
     All-reduced payloads take the place of the gradients on every link, and are added as vectors where additions are
-    counted. Gathered ones (and votes) go around a ring over the nodes, or, where `method.collective` is another than
-    the ring, in ⌈log2 P⌉ rounds (see `gather.all_gather`): each node first reduces its gradients uncompressed, its
-    accelerators encode and decode a share each and spread the result. With `method.flat_gather` all workers gather
-    from each other over the nodes' links. One node alone does not encode what is gathered between nodes.
+    counted. Gathered ones (and votes) go around a ring over the nodes, or, where `method.collective` is none, in
+    ⌈log2 P⌉ rounds (see `gather.all_gather`): each node first reduces its gradients uncompressed, its accelerators
+    encode and decode a share each and spread the result. With the collective ``flat-ring`` all workers gather from each
+    other over the nodes' links. Each of m network cards carries 1/m. One node alone does not encode what is gathered
+    between nodes.
 
     Servers receive a worker's payload and send the sum: in the same code where payloads can be summed or voted on,
     else uncompressed, unless `method.compressed_pull`. Their own coding happens on other machines and is free.
@@ -83,11 +85,13 @@ class Coding:
         self._dense = message_cost(workload, cluster, plain, include_vector_add=include_vector_add)
         node = Cluster(1, FREE_LINK, cluster.accelerators_per_node, cluster.intra)
         self._inside = message_cost(workload, node, plain, include_vector_add=include_vector_add)
-        self._dense_sent = [sent / workload.size for sent in sent_bytes(workload, cluster, plain)]
-        self._is_flat = method.flat_gather and method.architecture == "all-reduce"
+        self._plain, self._names = plain, candidates(method.collective)
+        self._chosen = chosen_collective(workload, cluster, plain, include_vector_add=include_vector_add)
+        self._is_flat = method.architecture == "all-reduce" and method.collective == FLAT_RING
+        self._cards = cluster.nics_per_node if cluster.nodes > 1 else 1
         self._senders = cluster.workers if self._is_flat else cluster.nodes
         self._codes = self._tensor_codes()
-        self._totals = self._by_way((code, 1.0) for code in self._codes)
+        self._totals = self._by_way((code, code.load.raw) for code in self._codes)
 
     @property
     def nominal_ratio(self) -> float:
@@ -103,26 +107,28 @@ class Coding:
     def messages(self, planned: Sequence[PlannedMessage]) -> list[CodedMessage]:
         """Return the costs of each message.
 
-        A tensor that is cut has its payload shared out in proportion, rounded up to whole bytes for each piece; each
-        piece pays the time per tensor of its codec.
+        A tensor that is cut has its payload shared out in proportion; each piece pays the time per tensor of its codec.
         """
         known: dict[tuple[tuple[_Code, float], ...], CodedMessage] = {}
         coded = []
-        for shares in tensor_shares(planned, self._workload.sizes):
-            key = tuple((self._codes[tensor], share) for tensor, share in shares)
+        for parts in tensor_parts(planned, self._workload.sizes):
+            key = tuple((self._codes[tensor], part) for tensor, part in parts)
             if key not in known:  # networks repeat few tensor sizes many times
                 known[key] = self._message(key)
             coded.append(known[key])
         return coded
 
-    def sent(self) -> tuple[float, float]:
+    def sent(self, planned: Sequence[PlannedMessage]) -> tuple[float, float]:
         """Return the bytes that one worker sends in a step over all its links, and those that its node's link sends."""
-        sent = [self._sent(way, load) for way, load in self._totals.items()]
+        groups = [self._totals]
+        if len(self._names) > 1:  # the collective is chosen for each message
+            parts = tensor_parts(planned, self._workload.sizes)
+            groups = [self._by_way((self._codes[tensor], raw) for tensor, raw in found) for found in parts]
+        sent = [self._sent(way, load) for group in groups for way, load in group.items()]
         return sum(worker for worker, _ in sent), sum(node for _, node in sent)
 
-    @property
-    def wire_ratio(self) -> float:
-        """Bytes that cross a node's link without compression ÷ those that do; of one node, its accelerators' bytes.
+    def wire_ratio(self, planned: Sequence[PlannedMessage]) -> float:
+        """Return bytes that cross a node's link without compression ÷ those that do; of one node, its accelerators'.
 
         With servers both directions count, pushes and pulls; in an all-reduce or a gather they are equal.
         """
@@ -130,7 +136,9 @@ class Coding:
             crossed = sum(sum(self._server_bytes(way, load)) for way, load in self._totals.items())
             return self._method.compression * 2 * self._workload.size / crossed
         link = 1 if self._cluster.nodes > 1 else 0
-        return self._method.compression * self._dense_sent[link] * self._workload.size / self.sent()[link]
+        dense = replace(self._plain, compression=1.0)
+        sizes = [message.size for message in planned]
+        return sent_bytes(self._workload, self._cluster, dense, sizes)[link] / self.sent(planned)[link]
 
     def _tensor_codes(self) -> list[_Code]:
         method, workload = self._method, self._workload
@@ -156,31 +164,31 @@ class Coding:
 
     @staticmethod
     def _by_way(parts: Iterable[tuple[_Code, float]]) -> dict[Way, Load]:
-        """Add up what travels in the same way, of the given shares of tensors."""
+        """Add up what travels in the same way, of tensors with the uncompressed bytes that are sent of each."""
         loads: dict[Way, Load] = {}
-        for code, share in parts:
-            raw, own, summed = code.load
-            if share < 1:
-                raw *= share
-                own, summed = (raw, raw)
-                if code.compressor is not None:
-                    own, summed = math.ceil(code.load.own * share), math.ceil(code.load.summed * share)
+        for code, raw in parts:
+            _, own, summed = code.load if raw == code.load.raw else code.load.times(raw / code.load.raw)
+            if code.compressor is None:
+                own = summed = raw
             held = loads.get(code.way, Load(0, 0, 0))
             loads[code.way] = Load(held.raw + raw, held.own + own, held.summed + summed)
         return loads
 
     def _message(self, parts: tuple[tuple[_Code, float], ...]) -> CodedMessage:
-        stages = [self._wire_s(way, load) for way, load in self._by_way(parts).items()]
+        loads = self._by_way(parts)
+        stages = [self._wire_s(way, load) for way, load in loads.items()]
+        sent_bytes = sum(self._sent(way, load)[1] for way, load in loads.items())
         encode_s = decode_s = 0.0
-        for code, share in parts:
+        for code, raw in parts:
             if code.compressor is not None:
                 codec = code.compressor.codec
                 accelerators, payloads = self._coders(code.way)
                 if accelerators:
-                    size = code.load.raw * share / accelerators
+                    size = raw / accelerators
                     encode_s += codec.encode_s + codec.encode_s_per_byte * size
                     decode_s += codec.decode_s * min(payloads, 1) + codec.decode_s_per_byte * size * payloads
-        return CodedMessage(encode_s, sum(push for push, _ in stages), sum(pull for _, pull in stages), decode_s)
+        push_s, pull_s = sum(push for push, _ in stages), sum(pull for _, pull in stages)
+        return CodedMessage(encode_s, push_s, pull_s, decode_s, sent_bytes)
 
     def _coders(self, way: Way) -> tuple[int, int]:
         """Over how many accelerators the coding of a node is spread (0: none is done), and the payloads to decode."""
@@ -208,13 +216,11 @@ class Coding:
 
     def _gather_s(self, way: Way, payload: float) -> float:
         link = self._cluster.inter if self._cluster.nodes > 1 else self._cluster.intra
-        rule = (
-            gtopk_tree if way == "gtopk-tree" else ring_all_gather if self._method.collective == "ring" else all_gather
-        )
-        cards = self._cluster.nics_per_node if self._cluster.nodes > 1 else 1
+        gather = ring_all_gather if self._method.collective in ("ring", FLAT_RING) else all_gather
+        rule = gtopk_tree if way == "gtopk-tree" else gather
         if self._senders == 1:
             return 0.0
-        return rule(payload / cards, self._senders, link.latency_s, link.effective_bandwidth)
+        return rule(payload / self._cards, self._senders, link.latency_s, link.effective_bandwidth)
 
     def _servers_s(self, way: Way, load: Load) -> tuple[float, float]:
         method, link, nodes = self._method, self._cluster.inter, self._cluster.nodes
@@ -223,7 +229,7 @@ class Coding:
         if push == pull and not apart and not method.incast and way in ("dense", "all-reduce"):
             return self._dense(push), 0.0
         latency, bandwidth = link.latency_s, link.effective_bandwidth
-        ratio = method.compression * self._cluster.nics_per_node  # each card carries its part
+        ratio = method.compression * self._cards
         if method.colocated:
             push_s, pull_s = (
                 colocated_one_way_s(size / ratio, nodes, latency, bandwidth, method.incast) for size in (push, pull)
@@ -256,7 +262,8 @@ class Coding:
                 inside = 2 * (per_node - 1) / per_node * load.summed / self._method.compression
             return inside + node / per_node, node
         if way in ("dense", "all-reduce", "two-all-reduces"):
-            return self._dense_sent[0] * load.summed, self._dense_sent[1] * load.summed
+            wire = load.summed / self._method.compression
+            return exchange_sent_bytes(wire, self._cluster, self._plain, self._chosen(load.summed))
         rule = gtopk_tree_sent_bytes if way == "gtopk-tree" else all_gather_sent_bytes
         sent = 0.0 if self._senders == 1 else rule(load.own, self._senders)
         if self._is_flat:
@@ -264,8 +271,8 @@ class Coding:
         return inside + sent / per_node, sent
 
 
-def tensor_shares(planned: Sequence[PlannedMessage], sizes: Sequence[int]) -> list[list[tuple[int, float]]]:
-    """Return the tensors of each message with the share of each that it carries.
+def tensor_parts(planned: Sequence[PlannedMessage], sizes: Sequence[int]) -> list[list[tuple[int, float]]]:
+    """Return the tensors of each message with the bytes of each that it carries.
 
     The messages lie end to end over the tensors, so that only the first and the last of a message can be cut.
     """
@@ -273,13 +280,13 @@ def tensor_shares(planned: Sequence[PlannedMessage], sizes: Sequence[int]) -> li
     tensor, used = -1, 0.0
     for message in planned:
         left = float(message.size)
-        shares = []
+        parts = []
         for index in message.tensors:
             if index != tensor:
                 tensor, used = index, 0.0
             part = min(left, sizes[index] - used)
             left -= part
             used += part
-            shares.append((index, part / sizes[index]))
-        found.append(shares)
+            parts.append((index, part))
+        found.append(parts)
     return found

@@ -8,6 +8,7 @@ from typing import Literal
 
 from wirebound.errors import InputError, unknown_name
 from wirebound.model import Cluster, Link, Method, Workload
+from wirebound.model.compressor import FREE_CODEC
 from wirebound.simulate.step import accumulated_compute_s, simulate_step
 from wirebound.units import BYTES_PER_S_PER_GBPS
 
@@ -32,9 +33,9 @@ class Need:
     """An answer: `value` in `unit`, and the scaling factor there; `value` is None where no value reaches the target.
 
     `scaling_factor` is then the best that was found. `limited_by` names what stands in the way of an unreachable
-    target: ``bandwidth``, ``latency``, ``vector-add``, ``intra-node bandwidth`` or ``slots of the switch``.
-    `at_search_limit` says that the search ended at its limit: the largest number of accelerators tried still reaches
-    the target, or even `BATCH_LIMIT` samples do not, which says nothing of more.
+    target: ``bandwidth``, ``latency``, ``vector-add``, ``encoding and decoding``, ``intra-node bandwidth`` or
+    ``slots of the switch``. `at_search_limit` says that the search ended at its limit: the largest number of
+    accelerators tried still reaches the target, or even `BATCH_LIMIT` samples do not, which says nothing of more.
     """
 
     value: float | None
@@ -220,12 +221,16 @@ def _whole_steps(limit: int) -> list[int]:
 def _limit(job: _Job) -> str:
     """Name the term without which the best job would run best: what stands in the way of the target."""
     inter, intra = job.cluster.inter, job.cluster.intra
+    method = job.method
+    if method.compressor is not None:
+        method = dataclasses.replace(method, compressor=dataclasses.replace(method.compressor, codec=FREE_CODEC))
     without = {
         "bandwidth": job.with_links(inter=dataclasses.replace(inter, bandwidth=math.inf)),
         "latency": job.with_links(
             inter=dataclasses.replace(inter, latency_s=0.0), intra=dataclasses.replace(intra, latency_s=0.0)
         ),
         "vector-add": dataclasses.replace(job, include_vector_add=False),
+        "encoding and decoding": dataclasses.replace(job, method=method),
         "intra-node bandwidth": job.with_links(intra=dataclasses.replace(intra, bandwidth=math.inf)),
     }
     if job.method.collective.startswith("in-network"):

@@ -1,5 +1,6 @@
 """The chapters of the study in reading order: parameters, what each reads and writes, and what data it uses."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -220,6 +221,33 @@ CHAPTERS = (
             Parameter("limited_below", "number", 1.25, "a gain below this is called limited", minimum=1, maximum=100),
         ),
         writes=("predictions.parquet",),
+        data=("published",),
+    ),
+    Chapter(
+        9,
+        "architectures",
+        "Who exchanges with whom?",
+        parameters=(
+            WORKLOADS,
+            WORKERS_PER_NODE,
+            BANDWIDTH,
+            dataclasses.replace(LATENCY, default="20 us"),
+            Parameter("machines", "integer", 16, "machines with one worker each", minimum=3, maximum=4096),
+            Parameter("message", "size", "16 MiB", "message of the second map", minimum="1 B", maximum="1 TiB"),
+            Parameter(
+                "machine_counts",
+                "integer",
+                [4, 8, 9, 16, 32, 36, 64, 100, 128, 256, 512, 1024],
+                "numbers of machines to compare",
+                minimum=2,
+                maximum=4096,
+                many=True,
+            ),
+            Parameter("slot_bytes", "integer", 256, "bytes of a slot of a switch", minimum=1, maximum=65_536),
+            Parameter(
+                "slot_time", "duration", "20 us", "time for which a slot is taken", minimum="1 us", maximum="10 ms"
+            ),
+        ),
         data=("published",),
     ),
     Chapter(
