@@ -28,7 +28,8 @@ class StageCosts:
         one_node = Cluster(1, Link(float("inf")), cluster.accelerators_per_node, cluster.intra)
         self.inside = Network(one_node, method, table)
         self.servers = method.architecture == "parameter-server" and cluster.nodes > 1
-        self.flat = method.flat_gather and method.architecture == "all-reduce"
+        self.flat = method.collective == "flat-ring" and method.architecture == "all-reduce"
+        self.on_a_ring = method.collective in ("ring", "flat-ring")
         per_node = cluster.accelerators_per_node
         self.senders = cluster.nodes * per_node if self.flat else cluster.nodes
 
@@ -94,7 +95,7 @@ class StageCosts:
             return 0.0, 0.0
         between = self.cluster.nodes > 1
         cards = self.cluster.nics_per_node if between else 1
-        process = gtopk_tree if met == "tree" else ring_gather if self.method.collective == "ring" else bruck_gather
+        process = gtopk_tree if met == "tree" else ring_gather if self.on_a_ring else bruck_gather
         env = simpy.Environment()
         ranks = Ranks(env, self.senders, self.cluster.inter if between else self.cluster.intra)
         env.process(process(ranks, size / cards))

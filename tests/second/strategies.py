@@ -172,7 +172,6 @@ def staged_cases(draw):
         incast=draw(st.sampled_from([0.0, 0.0, 0.3])),
         compressor=compressor,
         compress_from_bytes=draw(st.sampled_from([0.0, 0.0, 1e6])),
-        flat_gather=draw(st.booleans()),
         compressed_pull=draw(st.booleans()),
     )
     return job, draw(any_clusters.filter(lambda c: c.workers > 1)), method, draw(st.sampled_from([1, 1, 2])), True
