@@ -60,7 +60,7 @@ def changed_links(cluster, **change):
 
 
 def scaled_method(method, *, time=1.0, size=1):
-    """The method with its window and all its thresholds multiplied."""
+    """The method with its window, all its thresholds and the slots of a switch multiplied."""
     sizes = (
         "fusion_bytes",
         "bucket_cap_bytes",
@@ -69,8 +69,11 @@ def scaled_method(method, *, time=1.0, size=1):
         "partition_bytes",
         "credit_bytes",
     )
+    slots = {"in-network": (512, 256), "in-network:8x128": (8, 128)}.get(method.collective)
+    collective = method.collective if slots is None else f"in-network:{slots[0]}x{slots[1] * size}"
     return dataclasses.replace(
         method,
+        collective=collective,
         fusion_window_s=method.fusion_window_s * time,
         **{name: getattr(method, name) * size for name in sizes},
     )

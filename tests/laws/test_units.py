@@ -44,7 +44,10 @@ def test_other_units_of_time(job, k):
 @tries(200)
 @given(jobs(), scales)
 def test_a_ratio_is_as_good_as_so_much_more_bandwidth(job, k):
+    """But for a switch, whose slots hold so many bytes of whatever is sent."""
     workload, cluster, method = job
+    if method.collective.startswith("in-network"):
+        method = dataclasses.replace(method, collective="ring")
     plain = dataclasses.replace(method, compression=1.0)
     compressed = dataclasses.replace(method, compression=float(k))
     faster = changed_links(cluster, bandwidth=lambda b: b * k)
