@@ -48,8 +48,8 @@ class _Curve(NamedTuple):
 class CurveFit:
     """One fitted curve: its `parameters` by name (seconds, bytes, seconds per byte, exponents).
 
-    `held_out_errors` are |ln(fitted ÷ measured)| of every size, fitted without it, `held_out_error` is their mean, and
-    `worst_residual` the largest |measured ÷ fitted − 1| of the fit to all sizes.
+    `held_out_errors` are the absolute ln(fitted ÷ measured) of every size, fitted without it, `held_out_error` is their
+    mean, and `worst_residual` the largest absolute measured ÷ fitted − 1 of the fit to all sizes.
     """
 
     name: str
