@@ -24,7 +24,7 @@ def test_every_interval_is_drawn(name, workers, rows, entries):
     method = method_named(name, compressor=compressor_named("topk:0.01", Codec(1e-5, 1e-10, 1e-5, 1e-11)))
     step = simulate_step(workload, cluster, method)
     timeline = timeline_of(step, workload, cluster, method, steps=2)
-    figure = timeline_figure(timeline, title="Two steps")
+    figure = timeline_figure({"Two steps": timeline})
     axes = figure.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == rows
     assert sum(len(bars.get_paths()) for bars in axes.collections) == len(timeline.intervals)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from wirebound.errors import InputError
-from wirebound.model import Cluster, Compressor, Method, Workload
+from wirebound.model import Cluster, Compressor, Method, Tensor, Workload
 from wirebound.model.cluster import FREE_LINK
 from wirebound.simulate.all_reduces import FLAT_RING, candidates
 from wirebound.simulate.compressors import Travel, gradient_of, payload_bytes, rule_of
@@ -109,12 +109,12 @@ class Coding:
 
         A tensor that is cut has its payload shared out in proportion; each piece pays the time per tensor of its codec.
         """
-        known: dict[tuple[tuple[_Code, float], ...], CodedMessage] = {}
+        known: dict[tuple[tuple[int, float], ...], CodedMessage] = {}
         coded = []
         for parts in tensor_parts(planned, self._workload.sizes):
-            key = tuple((self._codes[tensor], part) for tensor, part in parts)
-            if key not in known:  # networks repeat few tensor sizes many times
-                known[key] = self._message(key)
+            key = tuple([(id(self._codes[tensor]), part) for tensor, part in parts])
+            if key not in known:  # equal tensors have the same code: few messages differ
+                known[key] = self._message([(self._codes[tensor], part) for tensor, part in parts])
             coded.append(known[key])
         return coded
 
@@ -146,21 +146,27 @@ class Coding:
         unknown = set(chosen) - {tensor.name for tensor in workload.tensors}
         if unknown:
             raise InputError(f"workload {workload.name!r} has no tensor {min(unknown)!r} to compress")
+        known: dict[tuple[int, tuple[int, ...] | None, Compressor | None], _Code] = {}
         codes = []
         for tensor in workload.tensors:
             compressor = chosen.get(tensor.name, method.compressor)
             if tensor.name not in chosen and tensor.size < method.compress_from_bytes:
                 compressor = None
-            own = None if compressor is None else payload_bytes(compressor, gradient_of(workload, tensor))
-            if compressor is None or own is None:
-                codes.append(_Code(None, "dense", Load(tensor.size, tensor.size, tensor.size)))
-                continue
-            way = rule_of(compressor).travels
-            if way == "gtopk-tree" and method.architecture == "parameter-server":
-                raise InputError(f"{compressor.label} merges in a tree between workers: use an all-reduce method")
-            summed = payload_bytes(compressor, gradient_of(workload, tensor, self._cluster.workers))
-            codes.append(_Code(compressor, way, Load(tensor.size, own, own if summed is None else summed)))
+            key = (tensor.size, tensor.shape, compressor)
+            if key not in known:  # networks repeat few tensors many times
+                known[key] = self._tensor_code(tensor, compressor)
+            codes.append(known[key])
         return codes
+
+    def _tensor_code(self, tensor: Tensor, compressor: Compressor | None) -> _Code:
+        own = None if compressor is None else payload_bytes(compressor, gradient_of(self._workload, tensor))
+        if compressor is None or own is None:
+            return _Code(None, "dense", Load(tensor.size, tensor.size, tensor.size))
+        way = rule_of(compressor).travels
+        if way == "gtopk-tree" and self._method.architecture == "parameter-server":
+            raise InputError(f"{compressor.label} merges in a tree between workers: use an all-reduce method")
+        summed = payload_bytes(compressor, gradient_of(self._workload, tensor, self._cluster.workers))
+        return _Code(compressor, way, Load(tensor.size, own, own if summed is None else summed))
 
     @staticmethod
     def _by_way(parts: Iterable[tuple[_Code, float]]) -> dict[Way, Load]:
@@ -174,7 +180,7 @@ class Coding:
             loads[code.way] = Load(held.raw + raw, held.own + own, held.summed + summed)
         return loads
 
-    def _message(self, parts: tuple[tuple[_Code, float], ...]) -> CodedMessage:
+    def _message(self, parts: Sequence[tuple[_Code, float]]) -> CodedMessage:
         loads = self._by_way(parts)
         stages = [self._wire_s(way, load) for way, load in loads.items()]
         sent_bytes = sum(self._sent(way, load)[1] for way, load in loads.items())

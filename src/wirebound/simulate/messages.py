@@ -80,23 +80,23 @@ def planned_messages(workload: Workload, method: Method, cost: Cost | None = Non
             messages.append(PlannedMessage(total, ready[end - 1], tensors))
         else:
             pieces = partition_sizes(total, limit)
-            carried = _tensors_of_pieces(pieces, sizes[:end], first)
+            carried = _tensors_of_pieces(pieces, sizes, first, end)
             messages += [PlannedMessage(p, ready[end - 1], t) for p, t in zip(pieces, carried, strict=True)]
     return messages
 
 
-def _tensors_of_pieces(pieces: list[float], sizes: Sequence[int], first: int) -> list[tuple[int, ...]]:
-    """Which tensors each piece carries a part of, the pieces lying end to end over the tensors from `first` on."""
+def _tensors_of_pieces(pieces: list[float], sizes: Sequence[int], first: int, end: int) -> list[tuple[int, ...]]:
+    """Which tensors each piece carries a part of, the pieces lying end to end over the tensors `first` to `end` − 1."""
     carried = []
     tensor, tensor_end, position = first, float(sizes[first]), 0.0
     for piece in pieces:
         position += piece
         start = tensor
-        while tensor_end < position and tensor + 1 < len(sizes):  # the summed pieces may round past the end
+        while tensor_end < position and tensor + 1 < end:  # rounded pieces may reach past the last tensor
             tensor += 1
             tensor_end += sizes[tensor]
         carried.append(tuple(range(start, tensor + 1)))
-        if tensor_end == position and tensor + 1 < len(sizes):
+        if tensor_end == position and tensor + 1 < end:
             tensor += 1
             tensor_end += sizes[tensor]
     return carried

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -64,18 +65,19 @@ def timeline_of(
     """
     if steps < 1:
         raise InputError(f"steps = {steps} must be at least 1")
-    found = []
-    for number in range(steps):
+    one = [*_device(step, workload, method, accumulation), *_wire(step, workload, method, accumulation)]
+    found = list(one)
+    for number in range(1, steps):
         shift_s = number * step.iteration_s
         found += [
-            interval._replace(start_s=interval.start_s + shift_s, end_s=interval.end_s + shift_s)
-            for interval in itertools.chain(
-                _device(step, workload, method, accumulation), _wire(step, workload, method, accumulation)
-            )
+            interval._replace(start_s=interval.start_s + shift_s, end_s=interval.end_s + shift_s) for interval in one
         ]
     bandwidth = cluster.inter.bandwidth * cluster.nics_per_node
-    found.sort(key=lambda interval: (interval.resource, interval.start_s, interval.end_s))
+    found.sort(key=_RESOURCE_START_END)
     return Timeline(workload.name, tuple(_apart(found)), step.iteration_s, steps, bandwidth)
+
+
+_RESOURCE_START_END = operator.itemgetter(0, 3, 4)
 
 
 def _apart(intervals: list[Interval]) -> Iterator[Interval]:
@@ -84,9 +86,8 @@ def _apart(intervals: list[Interval]) -> Iterator[Interval]:
     for interval in intervals:
         if interval.resource != resource:
             resource, free_s = interval.resource, 0.0
-        start_s = max(interval.start_s, free_s)
-        if interval.end_s > start_s:
-            yield interval._replace(start_s=start_s)
+        if interval.end_s > max(interval.start_s, free_s):
+            yield interval if interval.start_s >= free_s else interval._replace(start_s=free_s)
             free_s = interval.end_s
 
 
