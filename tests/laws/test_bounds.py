@@ -15,7 +15,7 @@ from wirebound.simulate.step import simulate_step
 from .jobs import ABOVE, FREE, jobs
 
 
-@tries(500)
+@tries(180)
 @given(jobs(), st.integers(1, 3))
 def test_never_faster_than_compute_or_than_the_wire(job, accumulation):
     workload, cluster, method = job
@@ -34,7 +34,7 @@ def test_never_faster_than_compute_or_than_the_wire(job, accumulation):
     assert 0 < step.scaling_factor <= 1
 
 
-@tries(300)
+@tries(180)
 @given(jobs(schedules=("bsp", "wfbp", "horovod", "ddp", "mg-wfbp")))
 def test_first_come_first_served_ends_where_max_plus_says(job):
     """finish = max over i of (ready_i + Σ_{j≥i} cost_j), whatever the rule that made the messages."""
@@ -50,7 +50,7 @@ def test_first_come_first_served_ends_where_max_plus_says(job):
     assert step.iteration_s == pytest.approx(expected, rel=1e-9)
 
 
-@tries(300)
+@tries(180)
 @given(jobs())
 def test_every_gradient_is_sent_whole_and_not_before_it_is_ready(job):
     workload, cluster, method = job
@@ -65,7 +65,7 @@ def test_every_gradient_is_sent_whole_and_not_before_it_is_ready(job):
         assert before is None or m.start_s >= before.end_s  # one transfer at a time
 
 
-@tries(200)
+@tries(120)
 @given(jobs(), any_links)
 def test_one_worker_costs_nothing(job, link):
     workload, _, method = job
@@ -74,7 +74,7 @@ def test_one_worker_costs_nothing(job, link):
     assert (step.communication_s, step.wire_bytes_per_worker, step.link_utilization) == (0, 0, 0)
 
 
-@tries(300)
+@tries(180)
 @given(jobs(), st.integers(1, 64), st.integers(1, 8))
 def test_a_network_that_costs_nothing_gives_a_scaling_factor_of_one(job, nodes, per_node):
     workload, _, method = job
@@ -84,7 +84,7 @@ def test_a_network_that_costs_nothing_gives_a_scaling_factor_of_one(job, nodes, 
     assert step.exposed_s == pytest.approx(0, abs=1e-12 * step.iteration_s)
 
 
-@tries(200)
+@tries(120)
 @given(jobs(partition_bytes=math.inf))
 def test_with_a_single_gradient_every_schedule_is_the_same(job):
     workload, cluster, method = job
@@ -95,7 +95,7 @@ def test_with_a_single_gradient_every_schedule_is_the_same(job):
     assert len({step.wire_bytes_per_worker for step in steps}) == 1
 
 
-@tries(200)
+@tries(120)
 @given(jobs(), st.integers(2, 8))
 def test_accumulation_hides_no_more_and_costs_no_more(job, accumulation):
     """Only the last backward pass communicates, so what is exposed stays, and its share falls."""

@@ -17,21 +17,21 @@ def never_slower(job, better):
     assert simulate_step(*better).iteration_s <= simulate_step(*job).iteration_s * ABOVE
 
 
-@tries(250)
+@tries(150)
 @given(jobs(schedules=FIXED), factors)
 def test_more_bandwidth_never_hurts(job, factor):
     workload, cluster, method = job
     never_slower(job, (workload, changed_links(cluster, bandwidth=lambda b: b * factor), method))
 
 
-@tries(250)
+@tries(150)
 @given(jobs(schedules=FIXED), st.floats(0, 1))
 def test_less_latency_never_hurts(job, share):
     workload, cluster, method = job
     never_slower(job, (workload, changed_links(cluster, latency_s=lambda s: s * share), method))
 
 
-@tries(250)
+@tries(150)
 @given(jobs(schedules=FIXED), st.floats(0, 1))
 def test_higher_utilization_never_hurts(job, step_up):
     workload, cluster, method = job
@@ -39,7 +39,7 @@ def test_higher_utilization_never_hurts(job, step_up):
     never_slower(job, (workload, better, method))
 
 
-@tries(250)
+@tries(150)
 @given(jobs(schedules=FIXED), factors)
 def test_a_higher_ratio_never_hurts(job, factor):
     workload, cluster, method = job
@@ -47,7 +47,7 @@ def test_a_higher_ratio_never_hurts(job, factor):
     never_slower(job, (workload, cluster, better))
 
 
-@tries(250)
+@tries(150)
 @given(jobs(schedules=FIXED, collective="ring", servers=0), st.integers(1, 20))
 def test_another_node_never_makes_a_step_faster(job, more):
     """On a ring, and with as many servers as nodes: twice as many workers halve no one's own gradients."""
@@ -58,7 +58,7 @@ def test_another_node_never_makes_a_step_faster(job, more):
     assert before <= after * ABOVE
 
 
-@tries(250)
+@tries(150)
 @given(jobs(schedules=("bsp", "wfbp", "ddp")), st.integers(0, 11), st.floats(1e-6, 0.5))
 def test_a_later_gradient_never_makes_a_step_faster(job, index, delay):
     workload, cluster, method = job
@@ -68,7 +68,7 @@ def test_a_later_gradient_never_makes_a_step_faster(job, index, delay):
     never_slower((dataclasses.replace(workload, tensors=tensors), cluster, method), job)
 
 
-@tries(300)
+@tries(180)
 @given(jobs(clusters=proportional_clusters, schedules=FIXED, partition_bytes=float("inf")))
 def test_where_cost_is_proportional_the_finer_the_better(job):
     """Without latency and additions merging gains nothing: WFBP ≤ any fusion ≤ BSP."""
@@ -81,7 +81,7 @@ def test_where_cost_is_proportional_the_finer_the_better(job):
     assert fused.iteration_s <= bsp.iteration_s * ABOVE
 
 
-@tries(300)
+@tries(180)
 @given(jobs())
 def test_with_equal_pieces_priority_is_never_slower_than_first_come_first_served(job):
     """No order changes when a network that never idles is done, and the next forward pass need not wait for all."""

@@ -25,7 +25,7 @@ def same_but_for_units(job, other, time=1.0, size=1):
     assert [m.tensors for m in first.messages] == [m.tensors for m in second.messages]
 
 
-@tries(300)
+@tries(180)
 @given(jobs(), scales)
 def test_other_units_of_size(job, k):
     workload, cluster, method = job
@@ -33,7 +33,7 @@ def test_other_units_of_size(job, k):
     same_but_for_units(job, (scaled(workload, size=k), faster, scaled_method(method, size=k)), size=k)
 
 
-@tries(300)
+@tries(180)
 @given(jobs(), scales)
 def test_other_units_of_time(job, k):
     workload, cluster, method = job
@@ -41,7 +41,7 @@ def test_other_units_of_time(job, k):
     same_but_for_units(job, (scaled(workload, time=k), slower, scaled_method(method, time=k)), time=k)
 
 
-@tries(200)
+@tries(120)
 @given(jobs(), scales)
 def test_a_ratio_is_as_good_as_so_much_more_bandwidth(job, k):
     """But for a switch, whose slots hold so many bytes of whatever is sent."""
@@ -56,7 +56,7 @@ def test_a_ratio_is_as_good_as_so_much_more_bandwidth(job, k):
     assert with_ratio.wire_bytes_per_worker * k == pytest.approx(with_bandwidth.wire_bytes_per_worker, rel=1e-9)
 
 
-@tries(200)
+@tries(120)
 @given(jobs(colocated=True, collective="ring"), st.integers(2, 64))
 def test_colocated_servers_and_a_ring_move_equal_volumes(job, nodes):
     """And take equal time but for latency: 2α against 2(n−1)α a message."""

@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "incast-of-one",
         "servers.py",
+        "bandwidth * (1 - incast) if workers > 2",
         "bandwidth * (1 - incast) if workers > 1",
-        "bandwidth * (1 - incast) if workers > 0",
     ),
     # what a message costs
     Mutant(
@@ -92,6 +92,7 @@ MUTANTS = (
     Mutant("ddp-first-bucket", "schedules.py", "bound = first_limit", "bound = limit"),
     Mutant("ddp-limit-stays-small", "schedules.py", "            bound = limit\n", ""),
     Mutant("mg-wfbp-strict", "schedules.py", "wait < startup", "wait <= startup"),
+    Mutant("mg-wfbp-zero-wait", "schedules.py", "wait <= 0 or", "wait < 0 or"),
     Mutant("mg-wfbp-never-waits", "schedules.py", "wait <= 0 or wait < startup", "wait <= 0"),
     Mutant(
         "mg-wfbp-free-network",
@@ -113,20 +114,21 @@ MUTANTS = (
         "fifo-starts-when-ready", "step.py", "start_s = ready_s if ready_s > free_s else free_s", "start_s = ready_s"
     ),
     Mutant("overlap-dropped", "step.py", "max(backward_s, messages[-1].end_s)", "(backward_s + messages[-1].end_s)"),
-    Mutant("optimizer-overlapped", "step.py", "messages[-1].end_s) + optimizer_s", "messages[-1].end_s + optimizer_s)"),
+    Mutant("optimizer-forgotten", "step.py", "messages[-1].end_s) + optimizer_s", "messages[-1].end_s)"),
     Mutant("accumulation-once-more", "step.py", "(accumulation - 1) *", "accumulation *"),
     Mutant("cards-not-in-utilization", "step.py", "bandwidth * cluster.nics_per_node", "bandwidth"),
-    Mutant("priority-inverted", "priority.py", "(-message.tensors[-1], index)", "(message.tensors[-1], index)"),
+    Mutant("priority-inverted", "priority_kernel.py", "arrived - urgency[arrived] * count", "arrived"),
     Mutant(
-        "credit-ignored",
-        "priority.py",
-        "not handed or handed_bytes + planned[waiting[0][1]].size <= credit_bytes",
-        "True",
+        "priority-of-the-late",
+        "priority_kernel.py",
+        "arrived < count and ready[arrived] <= now:",
+        "arrived < count and ready[arrived] < now or arrived == len(sent):",
     ),
-    Mutant("credit-strict", "priority.py", "size <= credit_bytes", "size < credit_bytes"),
-    Mutant("credit-never-returned", "priority.py", "handed_bytes -= handed.popleft()[1]", "handed.popleft()"),
-    Mutant("forward-waits-for-all", "priority.py", "now = max(now, arrived[index])", "now = max(now, *arrived)"),
-    Mutant("optimizer-after-all", "priority.py", "+ update_s + forward", "+ forward"),
+    Mutant("credit-ignored", "priority_kernel.py", "handed_bytes + sizes[index] > credit", "False"),
+    Mutant("credit-strict", "priority_kernel.py", "sizes[index] > credit", "sizes[index] >= credit"),
+    Mutant("credit-never-returned", "priority_kernel.py", "            handed_bytes -= sizes[sent[finished][0]]\n", ""),
+    Mutant("forward-waits-for-all", "priority_kernel.py", "max(now, arrived[index])", "max(now, *arrived)"),
+    Mutant("optimizer-forgotten-in-forward", "priority_kernel.py", "+ optimizer_s * sizes[index] / size", ""),
     # coding and stages
     Mutant(
         "decode-one-payload", "coding.py", "codec.decode_s_per_byte * size * payloads", "codec.decode_s_per_byte * size"
@@ -149,11 +151,13 @@ MUTANTS = (
 
 #: Edits that one might try and that change no result.
 EQUIVALENT = {
-    "`wait <= 0` to `wait < 0` in mg_wfbp_ends": (
-        "with a wait of exactly 0 the second condition, 0 < α, merges as well; with α = 0 merging costs nothing and"
-        " gains nothing: the end is the same, though the messages are not, which test_where_ties_are_exact does notice"
+    "`if workers > 1` to `> 0` in one_way_s": "a node alone uses no server, so no step asks for one worker",
+    "`max(…) + optimizer_s` to `max(… + optimizer_s)` in simulate_step": (
+        "the last message ends after its gradient, so after backward: the greater of the two is always its end"
     ),
-    "no reset of handed_bytes in priority_transfers": "it removes only what rounding left over, below one byte",
+    "no reset of handed_bytes in priority_order": "it removes only what rounding left over, below one byte",
     "`max(compute_s, …)` in simulate_step": "the steady-state period is never shorter but by rounding",
-    "`max(0, …)` of the slope in _mg_wfbp": "only a measured vector-add that falls by more than the wire adds needs it",
+    "`max(0, …)` of the slope in _mg_wfbp": (
+        "with a slope of 0 or less a message is over before the next one, which was worth no wait of α, is ready"
+    ),
 }

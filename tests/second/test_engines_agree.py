@@ -12,7 +12,7 @@ from wirebound.simulate.step import simulate_step
 
 from .budget import tries
 from .compare import assert_engines_agree
-from .strategies import any_cases, exact_cases, workload
+from .strategies import GRID, any_cases, exact_cases, workload
 
 
 @tries(200)
@@ -25,6 +25,17 @@ def test_on_random_jobs(case):
 @given(exact_cases())
 def test_where_ties_are_exact(case):
     assert_engines_agree(*case)
+
+
+@pytest.mark.parametrize("name", ["horovod", "ddp"])
+@pytest.mark.parametrize("first", [1, 2, 3])
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_limits_met_to_the_byte(name, first, limit):
+    """Gradients of one unit, and limits of a few: every bucket fills exactly, on the wire from the very moment."""
+    limits = {"first_bucket_bytes": first * 2.0**16, "bucket_cap_bytes": limit * 2.0**16}
+    limits |= {"fusion_bytes": limit * 2.0**16, "fusion_window_s": first * 2 * GRID}
+    job = workload([(GRID, 2**16)] * 12, 0.0, 0.0)
+    assert_engines_agree(job, Cluster(2, Link(2.0**26)), dataclasses.replace(METHODS[name], **limits))
 
 
 @tries(15)
