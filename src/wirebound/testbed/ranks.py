@@ -14,6 +14,7 @@ from typing import Any
 from wirebound.errors import WireboundError
 from wirebound.profile.schema import Scalar
 from wirebound.testbed.network import Network
+from wirebound.testbed.scheduling import run_promptly
 
 _START_LIMIT_S = 60.0
 
@@ -34,13 +35,16 @@ class GlooRanks:
             self._processes.append(process)
             self._answers.append(answers)
         self._greetings = self._collect(_START_LIMIT_S)
+        # Only now: until here they were busy importing.
+        allowed = [run_promptly(process.pid) for process in self._processes]
+        self.prompt = all(allowed)
         #: When the first of the processes began, in seconds since 1970.
         self.started_unix_s = min(float(greeting["started_unix_s"]) for greeting in self._greetings)
 
     def record(self) -> dict[str, Scalar]:
         """Return the network's record, with what only its processes can tell."""
         own = {key: self._greetings[0][key] for key in ("congestion_control", "gloo_threads")}
-        return self.network.record() | own
+        return self.network.record() | own | {"scheduling": "real-time" if self.prompt else "usual"}
 
     def ask(self, order: dict[str, Any], *, time_limit_s: float = 60.0) -> list[dict[str, Any]]:
         """Have every rank carry out an order; return their answers by rank.

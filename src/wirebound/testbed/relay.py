@@ -8,6 +8,7 @@ from wirebound.profile.schema import Scalar
 from wirebound.testbed.detect import Availability, namespaces_available
 from wirebound.testbed.namespaces import NamedNamespaces, NamespaceNetwork, UserNamespaces
 from wirebound.testbed.network import Conditions
+from wirebound.testbed.scheduling import run_promptly
 
 
 class RelayedNetwork(NamespaceNetwork):
@@ -28,6 +29,7 @@ class RelayedNetwork(NamespaceNetwork):
         assert self._relay.stdout is not None
         if self._relay.stdout.readline() != b"ready\n":
             raise WireboundError("the relay could not make its TUN devices")
+        run_promptly(self._relay.pid)
 
     def cable(self, rank: int) -> str:
         """Move the rank's device to its namespace; the relay keeps its end of it."""

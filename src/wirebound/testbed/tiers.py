@@ -44,6 +44,14 @@ def usable_tier(name: str) -> str:
     return name
 
 
+def network_of(
+    tier: str, ranks: int, *, rate_Bps: float | None = None, delay_s: float = 0.0, loss: float = 0.0
+) -> Network:
+    """Return a network that is not set up yet; raises `InputError` as `open_network` does."""
+    kinds = _NETWORKS[usable_tier(tier)]
+    return next(kind for kind in kinds if kind.available().works)(ranks, Conditions(rate_Bps, delay_s, loss))
+
+
 @contextmanager
 def open_network(
     tier: str, ranks: int, *, rate_Bps: float | None = None, delay_s: float = 0.0, loss: float = 0.0
@@ -55,8 +63,7 @@ def open_network(
     `KeyboardInterrupt` meanwhile (see `interruption`). Raises `InputError`, in one line with the remedy, for an unknown
     tier, one that does not work here, or one that cannot do what is asked; `WireboundError` when setting up fails.
     """
-    kinds = _NETWORKS[usable_tier(tier)]
-    network = next(kind for kind in kinds if kind.available().works)(ranks, Conditions(rate_Bps, delay_s, loss))
+    network = network_of(tier, ranks, rate_Bps=rate_Bps, delay_s=delay_s, loss=loss)
     with Interruptions() as interruptions:
         network.interruptions = interruptions
         try:

@@ -48,7 +48,10 @@ def pace(order: Order) -> int:
 
 
 def time_allreduces(group: Any, rank: int, order: Order) -> Order:
-    """Time all-reduces of `sizes` bytes, `repetitions` rounds in random order, each after a barrier."""
+    """Time all-reduces of `sizes` bytes, `repetitions` rounds in random order, each after a barrier.
+
+    `in_a_row` says for each size how many are timed together.
+    """
     import torch
 
     buffers = {size: torch.ones(size // 4) for size in order["sizes"]}
@@ -75,7 +78,8 @@ def time_allreduces(group: Any, rank: int, order: Order) -> Order:
         for size in shuffle.sample(sizes, len(sizes)):
             group.barrier().wait()
             start = time.perf_counter()
-            group.allreduce([buffers[size]]).wait()
+            for _ in range(order["in_a_row"][str(size)]):
+                group.allreduce([buffers[size]]).wait()
             times[size].append((start, time.perf_counter()))
     return {"paced_connections": paced, "times": times}
 
@@ -83,6 +87,10 @@ def time_allreduces(group: Any, rank: int, order: Order) -> Order:
 def _obey(group: Any, rank: int, order: Order) -> Order:
     if order["do"] == "allreduce":
         return time_allreduces(group, rank, order)
+    if order["do"] == "replay":
+        from wirebound.testbed.replay import replay
+
+        return replay(group, rank, order, pace)
     raise ValueError(f"unknown order {order['do']!r}")
 
 
