@@ -7,18 +7,22 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 
 from wirebound.cli import main as cli
 from wirebound.errors import InputError
 from wirebound.model import Tensor, Workload, method_named
 from wirebound.simulate.messages import planned_messages
 from wirebound.testbed.calibration import Calibration
+from wirebound.testbed.exchange import push_and_pull, serve
+from wirebound.testbed.loopback import INTERFACE
 from wirebound.testbed.order_channel import OrderReader, OrderWriter
 from wirebound.testbed.ranks import gloo_ranks
 from wirebound.testbed.replay import Sender
 from wirebound.testbed.run import Case, ReplayRun, predict_case, replay_order, run_replay
 from wirebound.testbed.scaling import scaled_method, scaled_workload
 from wirebound.testbed.tiers import default_tier, open_network
+from wirebound.testbed.worker import gloo_group
 
 MBPS = 125_000.0
 #: Backward ends after 60 ms; at 100 Mbit/s two ranks exchange the gradients in 48 ms.
@@ -107,21 +111,48 @@ def test_messages_start_when_they_are_ready_and_one_at_a_time(done: tuple[Replay
 
 
 @needs_rates
-def test_the_most_urgent_partition_overtakes():
+def test_the_most_urgent_partition_overtakes_with_servers_too():
     """The last tensor is needed first: its partition is sent before those of the first tensor that still wait."""
     job = Workload("two", 1, (Tensor("late", 400_000, 0.01), Tensor("soon", 40_000, 0.01)), forward_s=0.01)
-    method = method_named("bytescheduler-a2a", partition_bytes=40_000, credit_bytes=40_000)
-    case = Case(2, 20 * MBPS, method)
-    step = predict_case(job, case, Calibration(2, 20 * MBPS, 1e-4, 1.0, (), 0.0))
+    method = method_named("bytescheduler-ps", partition_bytes=40_000, credit_bytes=40_000, servers=1)
+    step = predict_case(job, Case(2, 20 * MBPS, method), Calibration(2, 20 * MBPS, 1e-4, 1.0, (), 0.0))
     planned = planned_messages(job, method)
-    with open_network(default_tier(), 2, rate_Bps=20 * MBPS) as network, gloo_ranks(network) as ranks:
-        order = replay_order(job, method, planned, 3, network.folder) | {"pace_Bps": network.pace_Bps()}
-        answers = ranks.ask(order)
-    for answer in answers:
+    with open_network(default_tier(), 3, rate_Bps=20 * MBPS) as network, gloo_ranks(network) as ranks:
+        order = replay_order(job, method, planned, 3, network.folder)
+        answers = ranks.ask(order | {"pace_Bps": network.pace_Bps(2), "servers": 1})
+    assert "messages" not in answers[2]
+    for answer in answers[:2]:
         for of_step in answer["messages"]:
             sent = sorted(range(len(planned)), key=lambda index: of_step[index][0])
             assert sent.index(10) < 10  # the partition of "soon", the last to become ready
+        # Both push their gradients through the server's link; paced, a pull may run beside the next push.
+        period = (answer["backward_began"][-1] - answer["backward_began"][0]) / 3
+        assert period > 0.8 * 2 * job.size / (20 * MBPS)
     assert step.messages[-1].tensors == (0,)
+
+
+def test_servers_return_the_sum_of_all_workers(tmp_path: Path):
+    values = [[torch.full((size,), float(10 * worker + size)) for size in (1, 5, 64)] for worker in range(3)]
+    groups: dict[int, object] = {}
+
+    def run(rank: int) -> None:
+        groups[rank] = group = gloo_group(rank, 5, tmp_path, INTERFACE)
+        if rank < 3:
+            send = push_and_pull(group, values[rank], 2)
+            for message in (2, 0, 1):
+                send(message)
+        else:
+            serve(group, rank, [torch.empty(size) for size in (1, 5, 64)], 2, (2, 0, 1))
+        group.barrier().wait()
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for worker in range(3):
+        for index, size in enumerate((1, 5, 64)):
+            assert values[worker][index].tolist() == [0 + 10 + 20 + 3.0 * size] * size
 
 
 def test_a_sender_keeps_the_order_and_tells_failures():
@@ -171,7 +202,7 @@ def test_scaled_in_size_and_rate_together_a_step_takes_as_long():
     ("options", "named"),
     [
         (["--methods", "dpp"], "--methods: unknown method 'dpp': did you mean 'ddp'"),
-        (["--methods", "bsp-ps"], "the method bsp-ps cannot be replayed"),
+        (["--methods", "p3"], "the method p3 cannot be replayed"),
         (["--ranks", "2,x"], "--ranks: 'x' is not a number of ranks"),
         (["--ranks", "1"], "ranks = 1 must be between 2"),
         (["--rates", "2 Gpbs"], "--rates: bandwidth '2 Gpbs' has the unknown unit"),

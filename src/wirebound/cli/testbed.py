@@ -16,7 +16,7 @@ from wirebound.units import format_bandwidth, format_bytes, format_duration, par
 if TYPE_CHECKING:
     from wirebound.testbed.check import TierReport
 
-#: What the replay can do: the methods that all-reduce.
+#: Replayed unless others are named. Parameter servers need twice as many processes.
 _REPLAYED = ("bsp-a2a", "wfbp-a2a", "mg-wfbp", "ddp", "bytescheduler-a2a")
 _QUICK_RATES, _FULL_RATES = "100 Mbps,200 Mbps", "50 Mbps,100 Mbps,200 Mbps,500 Mbps"
 _QUICK_STEPS, _FULL_STEPS = 6, 20
@@ -113,7 +113,7 @@ def run(
     ] = None,
     ranks: Annotated[str, typer.Option("--ranks", metavar="LIST", help="Numbers of workers.")] = "2,4",
     methods: Annotated[
-        str, typer.Option("--methods", metavar="LIST", help="How gradients are synchronized, with all-reduce.")
+        str, typer.Option("--methods", metavar="LIST", help="How gradients are synchronized; also horovod, bsp-ps, …")
     ] = ",".join(_REPLAYED),
     scale: Annotated[
         float | None,

@@ -7,7 +7,8 @@ from wirebound.profile.schema import Scalar
 from wirebound.testbed.detect import Availability, interface_mtu
 from wirebound.testbed.network import Endpoint, Network
 
-_INTERFACE = {"linux": "lo", "darwin": "lo0"}.get(sys.platform, "")
+#: The name of the loopback interface, empty where gloo finds it itself.
+INTERFACE = {"linux": "lo", "darwin": "lo0"}.get(sys.platform, "")
 
 
 class LoopbackNetwork(Network):
@@ -23,18 +24,21 @@ class LoopbackNetwork(Network):
 
     def set_up(self) -> None:
         """Nothing needs to be made."""
-        self.endpoints = tuple(Endpoint(rank, _INTERFACE, "127.0.0.1") for rank in range(self.ranks))
+        self.endpoints = tuple(Endpoint(rank, INTERFACE, "127.0.0.1") for rank in range(self.ranks))
 
     def record(self) -> dict[str, Scalar]:
         """Return what is set; the MTU is loopback's own."""
-        return super().record() | {"mtu_bytes": interface_mtu(_INTERFACE)}
+        return super().record() | {"mtu_bytes": interface_mtu(INTERFACE)}
 
 
 class PacedNetwork(LoopbackNetwork):
     """Loopback, and each process slows its own connections down, with ``SO_MAX_PACING_RATE``.
 
     Each connection is limited on its own: right for a ring, where a rank sends to one peer. Where several send to one
-    receiver they must share its link themselves (see `pace_Bps`). No delay and no loss.
+    receiver they must share its link themselves (see `pace_Bps`). No delay and no loss. Pacing spaces packets out, which
+    on loopback have up to 64 KiB: after an idle time the first one passes at once and the connection rests after it. So
+    alternating small messages, such as pushes and pulls of parameter servers, run up to twice as fast as a link would
+    carry them: use namespaces for these.
     """
 
     tier = "pacing"

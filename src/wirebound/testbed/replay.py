@@ -1,4 +1,4 @@
-"""Replay a recorded step on a real network: sleep to each ready time, then really all-reduce the planned message.
+"""Replay a recorded step on a real network: sleep to each ready time, then really exchange the planned message.
 
 The device is a clock here, so that any device's profile runs on this machine without contention for its cores. Runs in
 the worker processes; what to replay is an order made by `wirebound.testbed.run`. Times are in seconds since backward
@@ -6,13 +6,15 @@ began unless said otherwise.
 """
 
 import heapq
+import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from wirebound.testbed.exchange import all_reduce, push_and_pull, serve
 from wirebound.testbed.order_channel import OrderReader, OrderWriter
 
 Order = dict[str, Any]
@@ -131,18 +133,21 @@ class PrioritySender:
 def replay(group: Any, rank: int, order: Order, pace: Callable[[Order], int]) -> Order:
     """Replay `steps` steps and return when each backward pass began, and each message began and ended in it.
 
-    One step more is replayed, for the last one's period; `warm_up` more come first and are not returned.
+    The last ``servers`` ranks are parameter servers and return no times. One step more is replayed, for the last one's
+    period; `warm_up` more come first and are not returned.
     """
     import torch
 
-    messages = order["messages"]
+    messages, servers = order["messages"], order["servers"]
     buffers = [torch.zeros(message["bytes"] // 4) for message in messages]
-
-    def send(message: int) -> None:
-        group.allreduce([buffers[message]]).wait()
-
     group.barrier().wait()
     paced = pace(order)
+    if rank >= group.size() - servers:
+        service = _order_of_service(order, rank)  # opens the channel, for which the first rank waits
+        group.barrier().wait()
+        serve(group, rank, buffers, servers, service)
+        return {"paced_connections": paced}
+    send = push_and_pull(group, buffers, servers) if servers else all_reduce(group, buffers)
     sender = Sender(send, len(messages))
     outlet: Any = PrioritySender(sender, order, rank, group.size()) if order["priority"] else sender
     group.barrier().wait()
@@ -164,6 +169,13 @@ def replay(group: Any, rank: int, order: Order, pace: Callable[[Order], int]) ->
         outlet.end()
     first = order["warm_up"]
     return {"paced_connections": paced, "backward_began": began[first:], "messages": sent[first:-1]}
+
+
+def _order_of_service(order: Order, rank: int) -> Iterable[int]:
+    if order["priority"]:
+        return OrderReader(Path(order["folder"]), rank)
+    steps = order["warm_up"] + order["steps"] + 1
+    return itertools.chain.from_iterable(itertools.repeat(range(len(order["messages"])), steps))
 
 
 def _forward_rest_s(order: Order) -> float:

@@ -34,6 +34,11 @@ class Case:
     rate_Bps: float  # noqa: N815 - the unit is bytes per second
     method: Method
 
+    @property
+    def servers(self) -> int:
+        """Parameter servers beside the workers: as many as these unless the method says."""
+        return 0 if self.method.architecture == "all-reduce" else self.method.servers or self.ranks
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -96,7 +101,7 @@ def run_replay(
     cases = [Case(count, rate, method) for count in ranks for rate in rates_Bps for method in methods]
     _check(cases, steps, out)
     for case in cases:
-        network_of(tier, case.ranks, rate_Bps=case.rate_Bps)  # raises what cannot be
+        network_of(tier, case.ranks + case.servers, rate_Bps=case.rate_Bps)  # raises what cannot be
     machine = machine_record()
     calibrations = {}
     for count in dict.fromkeys(ranks):
@@ -111,11 +116,11 @@ def run_replay(
     predicted_unix_s = (out / PREDICTIONS).stat().st_mtime
     measured: list[Measured] = []
     networks, started = [], []
-    for count in dict.fromkeys(ranks):
-        with open_network(tier, count) as network, gloo_ranks(network) as group:
+    for count, servers in dict.fromkeys((case.ranks, case.servers) for case in cases):
+        with open_network(tier, count + servers) as network, gloo_ranks(network) as group:
             started.append(group.started_unix_s)
             for case, step in zip(cases, steps_predicted, strict=True):
-                if case.ranks == count:
+                if (case.ranks, case.servers) == (count, servers):
                     tell(f"{count} ranks, {case.rate_Bps * 8e-6:g} Mbit/s, {case.method.name}")
                     measured.append(_measure(group, workload, case, step, calibrations[count], steps))
             networks.append(group.record() | {"rate_Bps": None, "burst_bytes": None})
@@ -157,9 +162,11 @@ def _check(cases: Sequence[Case], steps: int, out: Path) -> None:
     if not 1 <= steps <= 10_000:
         raise InputError(f"steps = {steps} must be between 1 and 10,000")
     for case in cases:
-        if case.method.architecture != "all-reduce" or case.method.compresses:
+        method = case.method
+        if method.has_stages or method.colocated or method.push_pull_overlap or method.compression != 1:
             raise InputError(
-                f"the method {case.method.name} cannot be replayed: choose uncompressed ones with all-reduce"
+                f"the method {method.name} cannot be replayed: choose one that is uncompressed, and whose servers are"
+                " machines of their own that push and pull one message at a time"
             )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is there already: name a new or an empty folder")
@@ -172,8 +179,10 @@ def _measure(
     planned = planned_messages(workload, case.method, cost)
     set_rate(group, case.rate_Bps)
     order = replay_order(workload, case.method, planned, steps, group.network.folder)
-    order["pace_Bps"] = group.network.pace_Bps()
-    answers = group.ask(order, time_limit_s=60 + 5 * (steps + _WARM_UP + 1) * step.iteration_s)
+    # Each server has a connection to every worker: they share its link, as a worker's to all servers share its own.
+    order["pace_Bps"] = group.network.pace_Bps(max(case.ranks, case.servers) if case.servers else 1)
+    order["servers"] = case.servers
+    answers = group.ask(order, time_limit_s=60 + 5 * (steps + _WARM_UP + 1) * step.iteration_s)[: case.ranks]
     began = [answer["backward_began"] for answer in answers]
     periods = [sum(of_rank[index + 1] - of_rank[index] for of_rank in began) / len(began) for index in range(steps)]
     sent = answers[0]["messages"]
@@ -194,6 +203,7 @@ def replay_order(
             messages_of[tensor].append(index)
     return {
         "do": "replay",
+        "servers": 0,
         "steps": steps,
         "warm_up": _WARM_UP,
         "folder": str(folder),

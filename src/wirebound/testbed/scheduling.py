@@ -1,5 +1,6 @@
 """Let processes that wait for packets run as soon as these arrive, where that is allowed."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -16,8 +17,9 @@ def run_promptly(pid: int) -> bool:
     allowed = False
     try:
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(1))
-            allowed = True
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(1))
+                allowed = True
     except OSError:
-        return False  # not permitted, or a thread has just ended
+        return False  # not permitted, or no such system of files
     return allowed
