@@ -130,7 +130,8 @@ def run(
     The device's work is replayed from the workload's times, its messages really are all-reduced between processes on
     this machine. The link is calibrated at one rate for each number of ranks; the predictions are written and hashed
     before the replay begins. The quick default takes about a minute. Where gradients are scaled, a rate stands for
-    rate ÷ scale.
+    rate ÷ scale. Parameter servers can be named too; their small messages pass pacing and shapers faster than a link,
+    and their predictions are off accordingly.
 
     \b
     Example: wirebound testbed run --out runs/testbed

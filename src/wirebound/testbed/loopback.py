@@ -35,10 +35,12 @@ class PacedNetwork(LoopbackNetwork):
     """Loopback, and each process slows its own connections down, with ``SO_MAX_PACING_RATE``.
 
     Each connection is limited on its own: right for a ring, where a rank sends to one peer. Where several send to one
-    receiver they must share its link themselves (see `pace_Bps`). No delay and no loss. Pacing spaces packets out, which
-    on loopback have up to 64 KiB: after an idle time the first one passes at once and the connection rests after it. So
-    alternating small messages, such as pushes and pulls of parameter servers, run up to twice as fast as a link would
-    carry them: use namespaces for these.
+    receiver they must share its link themselves (see `pace_Bps`). No delay and no loss.
+
+    Pacing spaces packets out, which on loopback have up to 64 KiB: after an idle time the first one passes at once, and
+    the connection rests after it. So small messages that alternate in direction, such as pushes and pulls of parameter
+    servers, run up to twice as fast as a link would carry them. The shapers of namespaces, whose buckets fill while a
+    direction is idle, let even more of them through; the tier relay has no bucket.
     """
 
     tier = "pacing"
