@@ -66,15 +66,20 @@ class NamespaceNetwork(Network):
 
     def command(self, place: str, command: Sequence[str], text: str = "") -> None:
         """Run a command in the namespace `place`; raises `WireboundError` with what it said when it fails."""
-        done = subprocess.run(
-            [*self.prefix(place), *command],
-            input=text,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-            check=False,
-        )
+        self.run([*self.prefix(place), *command], text)
+
+    def run(self, command: Sequence[str], text: str = "") -> None:
+        """Run a command to its end, also when a signal comes: what it makes must be there before it is taken down."""
+        with self.interruptions.held():
+            done = subprocess.run(
+                command,
+                input=text,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+                check=False,
+            )
         if done.returncode:
             said = (done.stderr.strip().splitlines() or [f"code {done.returncode}"])[0]
             raise WireboundError(f"the testbed's network could not be set up: {' '.join(command)}: {said}")
@@ -106,12 +111,7 @@ class NamedNamespaces(NamespaceNetwork):
 
     def make(self, place: str) -> None:
         """Add the named namespace."""
-        command = [str(tool("ip")), "netns", "add", self._name(place)]
-        done = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", start_new_session=True, check=False
-        )
-        if done.returncode:
-            raise WireboundError(f"a network namespace could not be added: {' '.join(done.stderr.split())}")
+        self.run([str(tool("ip")), "netns", "add", self._name(place)])
 
     def take_down(self) -> None:
         """End the processes, then remove every namespace that could have been made; cables vanish with them."""
