@@ -129,6 +129,9 @@ def run_replay(
     document = {
         "schema": "wirebound-testbed-replay",
         "version": 1,
+        "workload": workload.name,
+        "gradient_bytes": workload.size,
+        "compute_s": workload.compute_s,
         "predictions_sha256": sha256,
         "predictions_written_unix_s": predicted_unix_s,
         "workers_started_unix_s": min(started),
