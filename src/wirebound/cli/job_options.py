@@ -61,7 +61,8 @@ class JobOptions:
     servers: Annotated[int | None, _option("--servers", "Parameter servers. [default: as many as nodes]")] = None
     colocated: Annotated[bool, typer.Option("--colocated", help="Servers share the workers' nodes.")] = False
     batch: Annotated[
-        int | None, _option("--batch", "Samples per accelerator; compute time is scaled in proportion.")
+        int | None,
+        _option("--batch", "Samples per accelerator; compute time follows measured batches or is proportional."),
     ] = None
     gradient_dtype: Annotated[
         str | None, _option("--gradient-dtype", f"Type that gradients are sent in: {', '.join(GRADIENT_DTYPES)}.")

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wirebound.cli.job_assumptions import assumptions_of, without_effect
 from wirebound.cli.job_options import JobOptions
@@ -16,6 +16,9 @@ from wirebound.model.cluster import FREE_LINK
 from wirebound.model.library import builtin_names, builtin_workload
 from wirebound.simulate.need import BATCH_LIMIT
 from wirebound.units import parse_bandwidth, parse_bytes, parse_duration
+
+if TYPE_CHECKING:
+    from wirebound.fit.batches import BatchScaling
 
 #: No whole number on the command line may exceed this.
 _LARGEST = BATCH_LIMIT
@@ -34,10 +37,11 @@ class Job:
     notes: list[str] = field(default_factory=list)
 
 
-def read_job(options: JobOptions, *, network_needed: bool = True) -> Job:
+def read_job(options: JobOptions, *, network_needed: bool = True, batch_varies: bool = False) -> Job:
     """Check the options and return the job; raises `InputError` that names the option at fault.
 
     With `network_needed` false, a cluster of several nodes may lack its bandwidth (it then costs nothing).
+    `batch_varies` says that the workload will be asked for other batch sizes, as --batch does once.
     """
     for flag, value in (
         ("--gpus", options.gpus),
@@ -48,31 +52,48 @@ def read_job(options: JobOptions, *, network_needed: bool = True) -> Job:
     ):
         if value is not None and not 1 <= value <= _LARGEST:
             raise InputError(f"{flag} {value} must be between 1 and {_LARGEST:,}")
-    workload = _workload(options)
+    workload, batch_rule = _workload(options, batch_varies or options.batch is not None)
     method = _method(options)
     fitted = _fitted_link(options)
     cluster = _cluster(options, network_needed, fitted)
     job = Job(workload, cluster, method, options.accumulation, not options.no_vector_add)
-    job.assumptions = assumptions_of(workload, cluster, method, options, None if fitted is None else fitted.doubts)
+    doubts = None if fitted is None else fitted.doubts
+    job.assumptions = assumptions_of(workload, cluster, method, options, doubts, batch_rule)
     job.notes = without_effect(method, options)
     return job
 
 
-def _workload(options: JobOptions) -> Workload:
+def _workload(options: JobOptions, batch_varies: bool) -> tuple[Workload, str | None]:
+    """The workload, and how its compute time follows the batch where that varies."""
+    batch_rule = "compute time in proportion to the batch" if options.batch is not None else None
     name = options.workload
     separators = tuple(filter(None, (os.sep, os.altsep)))
     is_path = name.lower().endswith(".json") or any(mark in name for mark in separators) or os.path.exists(name)
     if name not in builtin_names() and is_path:
         from wirebound.profile.schema import load_profile
 
-        workload = load_profile(Path(name)).workload()
+        profile = load_profile(Path(name))
+        workload = profile.workload()
+        if batch_varies and len(profile.batch_samples) > 1:
+            from wirebound.fit.batches import fit_batch_scaling
+
+            scaling = fit_batch_scaling(profile.batch_samples)
+            workload, batch_rule = scaling.applied_to(workload), _batch_rule(scaling, options.batch)
     else:
         workload = builtin_workload(name)
     if options.batch is not None:
         workload = workload.with_batch(options.batch)
     if options.gradient_dtype is not None:
         workload = workload.with_gradient_dtype(options.gradient_dtype)
-    return workload
+    return workload, batch_rule
+
+
+def _batch_rule(scaling: "BatchScaling", batch: int | None) -> str:
+    measured = scaling.backward.batches
+    rule = f"compute time over the batch follows lines fitted to measured batches of {measured[0]} to {measured[-1]}"
+    if batch is not None and not measured[0] <= batch <= measured[-1]:
+        rule += f", and {batch} lies outside"
+    return rule if scaling.doubts is None else f"{rule} (in doubt: {scaling.doubts})"
 
 
 def _method(options: JobOptions) -> Method:
