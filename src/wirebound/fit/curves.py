@@ -131,7 +131,10 @@ def _floor(logs: Array, sizes: Array) -> Array:
 
 def _floor_starts(sizes: Array, times: Array) -> list[list[float]]:
     alpha, beta = _ends(sizes, times)
-    return [[math.log(times[index]), math.log(alpha / 10), math.log(beta)] for index in range(len(sizes) // 2 + 1)]
+    return [
+        [math.log(times[index]), math.log(alpha / 10), math.log(beta)]
+        for index in sorted({round(share * (len(sizes) - 1)) for share in (0.0, 0.25, 0.5)})
+    ]
 
 
 #: The curves by name. To add one, write its time and its starts, and add one line.
