@@ -25,11 +25,11 @@ ARROWS = {
     "testbed": {"files", "model", "simulate", "fit", "profile", "techniques"},
 }
 #: These stand on top and may import everything but each other's users.
-ON_TOP = {"study": {"cli"}, "figures": {"study", "cli"}, "cli": set()}
+ON_TOP = {"study": {"cli"}, "figures": {"study", "cli"}, "timeline_figure": {"study", "cli"}, "cli": set()}
 STANDARD_LIBRARY_ONLY = {"errors", "units", "model", "simulate"}
 #: Modules of `simulate` that are the fast path and may use NumPy and Numba.
-FAST_PATH = {"sweep.py"}
-HEAVY = ("numpy", "pandas", "torch", "pandera", "scipy", "matplotlib", "pytask", "papermill")
+FAST_PATH = {"sweep.py", "sweep_axes.py", "sweep_kernels.py", "sweep_range.py"}
+HEAVY = ("numpy", "numba", "dask", "xarray", "pandas", "torch", "pandera", "scipy", "matplotlib", "pytask", "papermill")
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

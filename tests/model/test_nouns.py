@@ -6,6 +6,7 @@ import pytest
 
 from wirebound.errors import InputError, unknown_name
 from wirebound.model import METHODS, Cluster, Link, Method, Tensor, Workload, method_named
+from wirebound.model.method import METHOD_NAMES, ORDERED_METHODS
 
 
 def workload(**changes):
@@ -91,6 +92,20 @@ def test_compute_time_can_be_set():
 def test_refused(make, complaint):
     with pytest.raises(InputError, match=complaint):
         make()
+
+
+def test_a_shape_must_fit_its_bytes():
+    with pytest.raises(InputError, match=r"tensor 0 \(fc\) has 800 bytes, but its shape \(3, 3\) of fp32 has 36"):
+        workload(tensors=(Tensor("fc", 800, 0.25, shape=(3, 3)),))
+    half = workload(tensors=(Tensor("fc", 800, 0.25, shape=(20, 10)),)).with_gradient_dtype("fp16")
+    assert (half.tensors[0].size, half.tensors[0].shape, half.element_bytes) == (400, (20, 10), 2)
+
+
+def test_methods_beside_the_nine_order_transfers_of_servers():
+    assert list(ORDERED_METHODS) == ["p3", "tictac"]
+    assert (*METHODS, *ORDERED_METHODS) == METHOD_NAMES
+    assert all(method_named(name).has_stages for name in ORDERED_METHODS)
+    assert not any(method_named(name).has_stages for name in METHODS)
 
 
 def test_methods_are_the_nine_of_the_command_line():

@@ -41,6 +41,7 @@ DOCUMENT = {
             "ready_spread": 0.02,
             "forward_s": 0.004,
             "ready_samples": [0.33, 0.34, 0.32],
+            "shape": [10, 100],
         },
         {"name": "stem.weight", "bytes": 800, "registration": 0, "gap_s": 0.02},
     ],
@@ -98,6 +99,12 @@ def test_workload_of_a_profile():
     assert workload.batch_size == 32
     assert workload.vector_add == ((1024, 1e-6),)
     assert [tensor.forward_s for tensor in workload.tensors] == [0.004, None]
+    assert [tensor.shape for tensor in workload.tensors] == [(10, 100), None]
+
+
+def test_a_shape_must_fit_its_bytes():
+    with pytest.raises(InputError, match="has 4000 bytes, but its shape"):
+        profile_from_document(changed(["tensors", 0, "shape", 1], 101)).workload()
 
 
 BAD = [
@@ -140,6 +147,9 @@ BAD = [
     (["tensors", 0, "gap_s"], True, "tensors[0].gap_s"),
     (["tensors", 0, "ready_samples", 2], 1.5, "tensors[0].ready_samples[2]"),
     (["tensors", 0, "forward_s"], "x", "tensors[0].forward_s"),
+    (["tensors", 0, "shape"], 10, "tensors[0].shape"),
+    (["tensors", 0, "shape", 1], 0, "tensors[0].shape[1]"),
+    (["tensors", 0, "shape", 0], 1.5, "tensors[0].shape[0]"),
     (["hook_overhead", "ratio"], 0, "hook_overhead.ratio"),
     (["hook_overhead", "pairs"], ..., "hook_overhead.pairs"),
     (["hook_overhead"], 1.0, "hook_overhead"),

@@ -76,7 +76,7 @@ def test_misspelt_workload_names_the_closest(wrong: str, right: str) -> None:
 
 
 def test_unknown_table_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"no published table 'x\.csv': there are claims\.csv, "):
+    with pytest.raises(InputError, match=r"no published table 'x\.csv': there are all_reduce_times\.csv, "):
         published_file("x.csv")
 
 

@@ -144,7 +144,8 @@ def test_a_piece_that_ends_with_a_tensor_does_not_name_the_next():
 
 @given(workloads, st.sampled_from(sorted(SCHEDULES)), st.integers(10**6, 10**9))
 def test_messages_carry_every_byte_once(workload, schedule, partition):
-    method = Method("any", "all-reduce", schedule, partition_bytes=partition)
+    architecture = "parameter-server" if schedule == "tictac" else "all-reduce"
+    method = Method("any", architecture, schedule, partition_bytes=partition)
     messages = planned_messages(workload, method, lambda size: 1e-4 + 1e-9 * size)
     assert sum(message.size for message in messages) == pytest.approx(workload.size, rel=1e-12)
     assert all(message.size <= partition for message in messages)
@@ -157,3 +158,14 @@ def test_messages_carry_every_byte_once(workload, schedule, partition):
 def test_unknown_schedule_suggests_the_closest():
     with pytest.raises(InputError, match="'wfpb': did you mean 'wfbp'"):
         planned_messages(made([1.0], [1]), Method("m", "all-reduce", "wfpb"))
+
+
+def test_pieces_whose_sum_is_rounded_carry_no_neighbour():
+    sizes, limit = [1_000_000] * 3, 11846.001974333662
+    position = 0.0
+    for piece in partition_sizes(sizes[0], limit):
+        position += piece
+    assert position > sizes[0]
+    messages = planned_messages(made([1.0] * 3, sizes), method_named("bytescheduler-a2a", partition_bytes=limit))
+    assert {m.tensors for m in messages} == {(0,), (1,), (2,)}
+    assert all(m.ready_s == m.tensors[0] + 1 for m in messages)

@@ -93,3 +93,13 @@ def test_a_finding_prints_claim_verdict_and_evidence():
         "**Claim.** With a fully used network of 100 Gbps, the scaling factor is close to one.\n\n"
         "**It holds.** Simulated: A 99.5 %."
     )
+
+
+def test_latency_decides_where_it_costs_more_than_five_points():
+    costs = {"WFBP": (80.0, 50.0), "BSP": (60.0, 57.0)}
+    gains = {"WFBP": (80.0, 90.0), "BSP": (60.0, 95.0)}
+    found = findings.latency_decides(costs, gains)
+    assert found.verdict == findings.IN_PART
+    assert "For WFBP that latency costs more than that bandwidth gives." in found.evidence
+    assert findings.latency_decides({"BSP": (60.0, 57.0)}, {"BSP": (60.0, 95.0)}).verdict == findings.FAILS
+    assert findings.latency_decides({"WFBP": (80.0, 50.0)}, {"WFBP": (80.0, 90.0)}).verdict == findings.HOLDS

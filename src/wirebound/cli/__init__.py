@@ -48,9 +48,9 @@ def _root(
 
 
 def _register_commands() -> None:
-    from wirebound.cli import measure, messages, need, predict, publish, reproduce, study, validate, workloads
+    from wirebound.cli import import_, measure, messages, need, predict, publish, reproduce, study, validate, workloads
 
-    for module in (study, publish, measure, predict, messages, need, workloads, reproduce, validate):
+    for module in (study, publish, measure, import_, predict, messages, need, workloads, reproduce, validate):
         module.register(app)
 
 

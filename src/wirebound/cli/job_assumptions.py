@@ -1,5 +1,7 @@
 """What an answer takes for granted, and which options change nothing."""
 
+from wirebound.cli.job_collective import collective_assumptions
+from wirebound.cli.job_compression import compression_assumptions, compression_without_effect
 from wirebound.cli.job_options import JobOptions
 from wirebound.model import Cluster, Method, Workload
 from wirebound.model.method import MIB
@@ -29,24 +31,25 @@ def assumptions_of(
             assumed.append(f"the fitted network is in doubt ({network_doubts})")
         if cluster.inter.utilization == 1:
             assumed.append("the transport reaches the whole bandwidth")
-        if cluster.accelerators_per_node > 1 and method.architecture == "all-reduce":
-            assumed.append(
-                f"all-reduce is two-level: a ring inside each node, then a {method.collective} over the nodes' shared"
-                " links (a flat ring of all P workers would send 2(P−1)/P·S through each link)"
-            )
+        assumed += collective_assumptions(cluster, method)
     if options.gpus_per_node > 1 and options.intra_bandwidth is None:
         assumed.append("accelerators of a node exchange for free (no --intra-bandwidth)")
     if method.compression > 1:
         assumed.append("compression and decompression take no time")
+    assumed += compression_assumptions(workload, cluster, method, options)
     if method.architecture == "parameter-server":
         if method.colocated:
             assumed.append("every node is a server too; adding vectors there is free")
         else:
             count = method.servers or "as many as nodes"
-            assumed.append(
-                f"servers are machines of their own ({count}); push and pull do not overlap;"
-                " adding vectors there is free"
-            )
+            overlap = {
+                "pipelined": "a message is pulled beside the push of later ones",
+                "tictac": "all pushes end before the first pull, in the order of the next forward pass",
+                "serial": "push and pull do not overlap",
+            }["tictac" if method.schedule == "tictac" else "pipelined" if method.pipelined else "serial"]
+            assumed.append(f"servers are machines of their own ({count}); {overlap}; adding vectors there is free")
+        if method.incast:
+            assumed.append(f"servers' links lose {method.incast:.0%} where several workers use them at once")
     if method.architecture == "all-reduce" or options.gpus_per_node > 1:
         adding = "adding vectors" + (" inside a node" if method.architecture == "parameter-server" else "")
         if not workload.vector_add:
@@ -55,7 +58,7 @@ def assumptions_of(
             assumed.append(f"{adding} takes no time (--no-vector-add)")
         else:
             assumed.append(f"{adding} takes its measured time")
-    if method.schedule == "priority":
+    if method.schedule in ("priority", "tictac"):
         if any(tensor.forward_s is None for tensor in workload.tensors):
             assumed.append("forward time shared out over layers like backward time")
         else:
@@ -79,8 +82,11 @@ def without_effect(method: Method, options: JobOptions) -> list[str]:
             ("--bucket-cap", options.bucket_cap, reason),
             ("--first-bucket-cap", options.first_bucket_cap, reason),
         ]
-    if architecture != "parameter-server":
+    if architecture == "parameter-server":
+        idle.append(("--collective", options.collective, reason))
+    else:
         idle += [("--servers", options.servers, reason), ("--colocated", options.colocated or None, reason)]
+    idle += compression_without_effect(method, options)
     if options.gpus_per_node == 1:
         reason = "one accelerator per node"
         idle += [

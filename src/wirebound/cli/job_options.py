@@ -10,8 +10,10 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from wirebound.model.method import METHODS
+from wirebound.model.method import METHOD_NAMES
 from wirebound.model.workload import GRADIENT_DTYPES
+from wirebound.simulate.all_reduces import COLLECTIVES
+from wirebound.simulate.compressors import COMPRESSORS
 
 
 def _option(name: str, help_text: str, *, metavar: str | None = None) -> Any:
@@ -30,10 +32,13 @@ class JobOptions:
         str, _option("--workload", "A built-in workload, or a profile's file.", metavar="NAME|PROFILE.json")
     ]
     method: Annotated[
-        str, _option("--method", f"How gradients are synchronized: {', '.join(METHODS)}.", metavar="NAME")
+        str, _option("--method", f"How gradients are synchronized: {', '.join(METHOD_NAMES)}.", metavar="NAME")
     ]
     gpus: Annotated[int | None, _option("--gpus", "Accelerators in all, one worker each.")] = None
     gpus_per_node: Annotated[int, _option("--gpus-per-node", "Accelerators that share a node's network link.")] = 1
+    nics_per_node: Annotated[
+        int, _option("--nics-per-node", "Network cards of a node, each with --bandwidth, for as many GPUs each.")
+    ] = 1
     bandwidth: Annotated[
         str | None, _option("--bandwidth", "Of a node's network link, such as '10 Gbps'.", metavar="TEXT")
     ] = None
@@ -52,6 +57,30 @@ class JobOptions:
         str | None, _option("--intra-latency", "Per message inside a node, such as '5 us'. [default: 0]")
     ] = None
     compression: Annotated[float, _option("--compression", "Divides the bytes on the wire; encoding is free.")] = 1.0
+    compressor: Annotated[
+        str | None,
+        _option(
+            "--compressor",
+            f"How gradients are encoded, instead of --compression: {', '.join(COMPRESSORS)}. Sparse ones take the share"
+            " kept (topk:0.01), qsgd levels and bucket (qsgd:16,512), powersgd its rank (powersgd:4).",
+            metavar="NAME",
+        ),
+    ] = None
+    codec: Annotated[
+        Path | None, _option("--codec", "What coding costs. [default: estimated]", metavar="CODEC.json")
+    ] = None
+    free_codec: Annotated[bool, typer.Option("--free-codec", help="Encoding and decoding take no time.")] = False
+    device_memory_bandwidth: Annotated[
+        str | None,
+        _option("--device-memory-bandwidth", "For the estimated cost of coding. [default: 900 GB/s]", metavar="TEXT"),
+    ] = None
+    compress_from: Annotated[
+        str | None,
+        _option("--compress-from", "Smaller tensors stay uncompressed, such as '4 KiB'. [default: 0]", metavar="TEXT"),
+    ] = None
+    compressed_pull: Annotated[
+        bool, typer.Option("--compressed-pull", help="Servers encode the sum again, whatever the compressor.")
+    ] = False
     bucket_cap: Annotated[
         str | None, _option("--bucket-cap", "Bucket limit of ddp, such as '25 MiB'. [default: 25 MiB]")
     ] = None
@@ -60,6 +89,22 @@ class JobOptions:
     ] = None
     servers: Annotated[int | None, _option("--servers", "Parameter servers. [default: as many as nodes]")] = None
     colocated: Annotated[bool, typer.Option("--colocated", help="Servers share the workers' nodes.")] = False
+    pipelined: Annotated[
+        bool, typer.Option("--pipelined", help="The pull of a message runs beside the push of later ones.")
+    ] = False
+    incast: Annotated[
+        float, _option("--incast", "Share of goodput that servers' links lose when workers send at once, below 1.")
+    ] = 0.0
+    collective: Annotated[
+        str | None,
+        _option(
+            "--collective",
+            f"The all-reduce between nodes: {', '.join(COLLECTIVES)}; some take parameters, such as byteps:4 (extra"
+            " servers), in-network:512x256@20us (slots x bytes @ round trip), blueconnect:4x2 (stages), auto:nccl."
+            " [default: ring]",
+            metavar="NAME",
+        ),
+    ] = None
     batch: Annotated[
         int | None,
         _option("--batch", "Samples per accelerator; compute time follows measured batches or is proportional."),

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wirebound.cli.job_assumptions import assumptions_of, without_effect
+from wirebound.cli.job_compression import method_changes
 from wirebound.cli.job_options import JobOptions
 from wirebound.errors import InputError
 from wirebound.fit.document import FittedLink, load_fitted_link
 from wirebound.model import Cluster, Link, Method, Workload, method_named
 from wirebound.model.cluster import FREE_LINK
 from wirebound.model.library import builtin_names, builtin_workload
+from wirebound.simulate.all_reduces import candidates
 from wirebound.simulate.need import BATCH_LIMIT
 from wirebound.units import parse_bandwidth, parse_bytes, parse_duration
 
@@ -46,25 +48,27 @@ def read_job(options: JobOptions, *, network_needed: bool = True, batch_varies: 
     for flag, value in (
         ("--gpus", options.gpus),
         ("--gpus-per-node", options.gpus_per_node),
+        ("--nics-per-node", options.nics_per_node),
         ("--batch", options.batch),
         ("--accumulation", options.accumulation),
         ("--servers", options.servers),
     ):
         if value is not None and not 1 <= value <= _LARGEST:
             raise InputError(f"{flag} {value} must be between 1 and {_LARGEST:,}")
-    workload, batch_rule = _workload(options, batch_varies or options.batch is not None)
+    workload, batch_rule, warnings = _workload(options, batch_varies or options.batch is not None)
     method = _method(options)
     fitted = _fitted_link(options)
     cluster = _cluster(options, network_needed, fitted)
     job = Job(workload, cluster, method, options.accumulation, not options.no_vector_add)
     doubts = None if fitted is None else fitted.doubts
     job.assumptions = assumptions_of(workload, cluster, method, options, doubts, batch_rule)
+    job.assumptions += [f"the profile warns: {warning}" for warning in warnings]
     job.notes = without_effect(method, options)
     return job
 
 
-def _workload(options: JobOptions, batch_varies: bool) -> tuple[Workload, str | None]:
-    """The workload, and how its compute time follows the batch where that varies."""
+def _workload(options: JobOptions, batch_varies: bool) -> tuple[Workload, str | None, tuple[str, ...]]:
+    """The workload, how its compute time follows the batch where that varies, and the warnings of its profile."""
     batch_rule = "compute time in proportion to the batch" if options.batch is not None else None
     name = options.workload
     separators = tuple(filter(None, (os.sep, os.altsep)))
@@ -73,19 +77,19 @@ def _workload(options: JobOptions, batch_varies: bool) -> tuple[Workload, str | 
         from wirebound.profile.schema import load_profile
 
         profile = load_profile(Path(name))
-        workload = profile.workload()
+        workload, warnings = profile.workload(), profile.warnings
         if batch_varies and len(profile.batch_samples) > 1:
             from wirebound.fit.batches import fit_batch_scaling
 
             scaling = fit_batch_scaling(profile.batch_samples)
             workload, batch_rule = scaling.applied_to(workload), _batch_rule(scaling, options.batch)
     else:
-        workload = builtin_workload(name)
+        workload, warnings = builtin_workload(name), ()
     if options.batch is not None:
         workload = workload.with_batch(options.batch)
     if options.gradient_dtype is not None:
         workload = workload.with_gradient_dtype(options.gradient_dtype)
-    return workload, batch_rule
+    return workload, batch_rule, warnings
 
 
 def _batch_rule(scaling: "BatchScaling", batch: int | None) -> str:
@@ -108,6 +112,13 @@ def _method(options: JobOptions) -> Method:
         if options.colocated:
             raise InputError("--servers and --colocated exclude each other: colocated servers run on every node")
         changes["servers"] = options.servers
+    if options.collective is not None:
+        try:
+            candidates(options.collective)
+        except InputError as error:
+            raise InputError(f"--collective: {error}") from None
+        changes["collective"] = options.collective
+    changes |= method_changes(options)
     return method_named(options.method, **changes)
 
 
@@ -132,11 +143,17 @@ def _cluster(options: JobOptions, network_needed: bool, fitted: FittedLink | Non
         return None
     if gpus % per_node:
         raise InputError(f"--gpus {gpus} is not a multiple of --gpus-per-node {per_node}: nodes must be full")
+    if per_node % options.nics_per_node:
+        raise InputError(
+            f"--nics-per-node {options.nics_per_node} does not divide --gpus-per-node {per_node}: each card serves as"
+            " many GPUs"
+        )
     return Cluster(
         nodes=gpus // per_node,
         inter=_network_link(options, fitted, needed=network_needed and gpus > per_node),
         accelerators_per_node=per_node,
         intra=_intra_link(options),
+        nics_per_node=options.nics_per_node,
     )
 
 

@@ -1,5 +1,6 @@
 """How the commands about a job say which job it is, in JSON and in one line."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -23,6 +24,7 @@ def _network_document(cluster: Cluster) -> dict[str, Any]:
         "gpus": cluster.workers,
         "nodes": cluster.nodes,
         "gpus_per_node": cluster.accelerators_per_node,
+        "nics_per_node": cluster.nics_per_node,
         "bandwidth_Bps": cluster.inter.bandwidth if math.isfinite(cluster.inter.bandwidth) else None,
         "latency_s": cluster.inter.latency_s,
         "utilization": cluster.inter.utilization,
@@ -35,7 +37,11 @@ def job_document(job: Job, leave_out: str = "") -> dict[str, Any]:
     """The job as it was understood, without the quantity that is solved for."""
     document: dict[str, Any] = {"workload": job.workload.name, "batch_size": job.workload.batch_size}
     document |= {"gradient_bytes": job.workload.size, "timing": job.workload.timing, "method": job.method.name}
+    document["collective"] = job.method.collective if job.method.architecture == "all-reduce" else None
     document |= {"compression": job.method.compression, "accumulation": job.accumulation}
+    if job.method.compressor is not None:
+        compressor = job.method.compressor
+        document |= {"compressor": compressor.label, "codec": dataclasses.asdict(compressor.codec)}
     if job.cluster is not None:
         document |= _network_document(job.cluster)
     solved = {"bandwidth": ["bandwidth_Bps"], "gpus": ["gpus", "nodes"], "batch": ["batch_size"]}
@@ -61,9 +67,12 @@ def job_line(job: Job, leave_out: str = "") -> str:
         parts.append(format_bandwidth(cluster.inter.bandwidth))
     if job.method.compression != 1 and leave_out != "compression":
         parts.append(f"compression {job.method.compression:g}×")
+    if job.method.compressor is not None:
+        parts.append(job.method.compressor.label)
     if job.accumulation > 1:
         parts.append(f"{job.accumulation} passes per step")
-    return ", ".join([*parts, job.method.name])
+    with_collective = job.method.architecture == "all-reduce" and job.method.collective != "ring"
+    return ", ".join([*parts, job.method.name + (f" with {job.method.collective}" if with_collective else "")])
 
 
 def echo_assumptions(job: Job) -> None:

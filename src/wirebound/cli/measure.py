@@ -78,7 +78,10 @@ def profile(
 
 
 def fit(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="PROFILE.json, or CSV with the columns bytes,seconds.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="PROFILE.json, output of nccl-tests, or CSV: bytes,seconds."),
+    ],
     collective: Annotated[
         str | None, typer.Option("--collective", help="What was timed: ring-allreduce. A profile says it itself.")
     ] = None,
@@ -93,6 +96,7 @@ def fit(
 
     \b
     Example: wirebound fit PROFILE.json --out FIT.json
+    Example: wirebound fit all_reduce_perf.txt --out FIT.json
     Example: wirebound fit times.csv --collective ring-allreduce --ranks 4 --json
     """
     _check_seed(seed)
@@ -172,10 +176,34 @@ def _samples(
     """Return sizes, times, and the collective and ranks that they are of, where the file or the options tell."""
     from wirebound.fit.samples import read_samples
     from wirebound.profile.schema import load_profile
+    from wirebound.profile.traces.formats import is_nccl_tests
 
+    if is_nccl_tests(file):
+        return _nccl_tests_samples(file, collective, ranks)
     if file.suffix.lower() != ".json":
         return *read_samples(file), collective, ranks
     return _profile_samples(load_profile(file), file, collective, ranks)
+
+
+def _nccl_tests_samples(
+    file: Path, collective: str | None, ranks: int | None
+) -> tuple[list[float], list[float], str | None, int | None]:
+    from wirebound.profile.traces.nccl_profile import samples
+    from wirebound.profile.traces.nccl_tests import read_nccl_tests
+
+    tests = read_nccl_tests(file)
+    sizes, times = samples(tests, file)
+    for warning in tests.warnings:
+        note(f"warning: {printable(warning)}")
+    if ranks is not None and tests.ranks not in (None, ranks):
+        raise InputError(f"{file}: was measured with {tests.ranks} ranks, not --ranks {ranks}: leave the option out")
+    if collective is not None:
+        return sizes, times, collective, ranks or tests.ranks
+    if tests.collective != "all_reduce" or tests.ranks is None:
+        if tests.collective is not None:
+            note(f"{tests.collective} is fitted as a whole: only all-reduces are resolved into a link")
+        return sizes, times, None, None
+    return sizes, times, "ring-allreduce", tests.ranks
 
 
 def _profile_samples(

@@ -31,6 +31,8 @@ def need(
     """
     if not 0 < target <= 1:
         raise InputError(f"--target {target} must be a scaling factor greater than 0 and at most 1, such as 0.95")
+    if solve == "compression" and given.compressor is not None:
+        raise InputError("--solve compression asks for a ratio that costs nothing: leave --compressor out")
     given_gpus = given.gpus
     if solve == "gpus":
         given.gpus = 2 * given.gpus_per_node  # any cluster with a network: the number is what is solved for

@@ -1,6 +1,8 @@
 """The command predict: the time of one training step."""
 
 import math
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -13,6 +15,8 @@ from wirebound.cli.consistency_options import (
     consistency_document,
     echo_consistency,
 )
+from wirebound.cli.job_collective import collective_shares
+from wirebound.cli.job_compression import compression_document, compression_line
 from wirebound.cli.job_options import JobOptions, with_job_options
 from wirebound.cli.job_reading import Job, read_job
 from wirebound.cli.job_report import counted, echo_assumptions, job_document, job_line
@@ -35,6 +39,10 @@ def predict(
     compute_spread: ComputeSpread = None,
     straggler: Straggler = None,
     seed: Seed = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option("--timeline", help="Write two steps as a trace for Perfetto.", metavar="FILE.json"),
+    ] = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Predict the time of one training step, and how well the job scales.
@@ -58,7 +66,15 @@ def predict(
     protocol = ConsistencyOptions(consistency, compute_spread, straggler, seed).simulate(job)
     for line in job.notes:
         note(line)
+    if timeline is not None:
+        _write_timeline(job, step, timeline)
     samples_per_s = _samples_per_s(job, step)
+    compression = compression_document(
+        *(step, job.workload, job.cluster, job.method),
+        include_vector_add=job.include_vector_add,
+        accumulation=job.accumulation,
+    )
+    shares = collective_shares(job.workload, job.cluster, job.method, step, include_vector_add=job.include_vector_add)
     document = {
         "iteration_s": step.iteration_s,
         "compute_s": step.compute_s,
@@ -71,6 +87,8 @@ def predict(
         "node_wire_bytes": step.node_wire_bytes,
         "link_utilization": step.link_utilization,
         "messages": len(step.messages),
+        **compression,
+        "collectives": shares,
         "job": job_document(job),
         "assumptions": job.assumptions,
     }
@@ -94,9 +112,26 @@ def predict(
         f" {format_duration(step.communication_s)}; a worker sends {format_bytes(step.wire_bytes_per_worker)};"
         f" link {step.link_utilization:.1%} used over the step"
     )
+    if job.method.compresses or job.method.compression != 1:
+        typer.echo(compression_line(compression))
     if protocol is not None:
         echo_consistency(protocol, job)
+    if len(shares) > 1:
+        carried = (
+            f"{row['name']} {counted(row['messages'], 'message')}, {format_bytes(row['bytes'])}" for row in shares
+        )
+        typer.echo(f"  collectives     {'; '.join(carried)}")
     echo_assumptions(job)
+
+
+def _write_timeline(job: Job, step: Step, path: Path) -> None:
+    from wirebound.files import write_text
+    from wirebound.simulate.timeline import timeline_of, trace_text
+
+    assert job.cluster is not None
+    drawn = timeline_of(step, job.workload, job.cluster, job.method, accumulation=job.accumulation, steps=2)
+    write_text(path, trace_text(drawn))
+    note(f"timeline of two steps in {path}: open it in ui.perfetto.dev")
 
 
 def _samples_per_s(job: Job, step: Step) -> float | None:

@@ -6,7 +6,7 @@ from typer.exceptions import TyperException
 
 from wirebound.cli.output import printable
 from wirebound.model.library import builtin_names
-from wirebound.model.method import METHODS
+from wirebound.model.method import METHOD_NAMES
 
 
 def usage_message(error: TyperException, arguments: Sequence[str]) -> str:
@@ -19,7 +19,7 @@ def usage_message(error: TyperException, arguments: Sequence[str]) -> str:
     if value is None and "--workload" in options:
         message = f"{message.rstrip('.')}: the built-in ones are {', '.join(builtin_names())}"
     elif value is None and "--method" in options:
-        message = f"{message.rstrip('.')}: known are {', '.join(METHODS)}"
+        message = f"{message.rstrip('.')}: known are {', '.join(METHOD_NAMES)}"
     elif value is not None and value not in message:
         message = f"{message.rstrip('.')}: {value!r}"
     context = getattr(error, "ctx", None)

@@ -247,8 +247,11 @@ def estimated_workload(name: str, batch_size: int = 32, *, without: Iterable[str
     for _, parameters in _layers(name):
         counts = [batch_size * count for count in _counts(parameters)]
         # As the measured gaps show, a layer's gradients become ready together: the gap is that of its first tensor.
-        tensors.append(Tensor(parameters[0].name, parameters[0].size, backward.time_s(*counts)))
-        tensors += [Tensor(parameter.name, parameter.size, 0.0) for parameter in parameters[1:]]
+        gaps = [backward.time_s(*counts), *(0.0 for _ in parameters[1:])]
+        tensors += [
+            Tensor(parameter.name, parameter.size, gap, shape=parameter.shape)
+            for parameter, gap in zip(parameters, gaps, strict=True)
+        ]
     forward_s = sum(forward.time_s(*(batch_size * count for count in _counts(some))) for _, some in _layers(name))
     return Workload(
         name=name,

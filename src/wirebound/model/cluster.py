@@ -37,17 +37,30 @@ FREE_LINK = Link(bandwidth=math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`nodes` machines with `accelerators_per_node` workers each; the workers of one node share its network link."""
+    """`nodes` machines with `accelerators_per_node` workers each, which share the node's network cards.
+
+    `inter` is the link of one card; a node has `nics_per_node` of them, each for as many of its accelerators.
+    """
 
     nodes: int
     inter: Link
     accelerators_per_node: int = 1
     intra: Link = FREE_LINK
+    nics_per_node: int = 1
 
     def __post_init__(self) -> None:
-        for value, what in ((self.nodes, "nodes"), (self.accelerators_per_node, "accelerators per node")):
+        for value, what in (
+            (self.nodes, "nodes"),
+            (self.accelerators_per_node, "accelerators per node"),
+            (self.nics_per_node, "network cards per node"),
+        ):
             if value < 1:
                 raise InputError(f"{what} = {value} must be at least 1")
+        if self.accelerators_per_node % self.nics_per_node:
+            raise InputError(
+                f"network cards per node = {self.nics_per_node} must divide the {self.accelerators_per_node}"
+                " accelerators per node: each card serves as many"
+            )
 
     @property
     def workers(self) -> int:

@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from wirebound.errors import InputError, unknown_name
-from wirebound.model.architectures import backward_order, forward_flops
+from wirebound.model.architectures import backward_order, forward_flops, parameters_of
 from wirebound.model.workload import Tensor, Workload
 
 _MEASURED = ("resnet50", "resnet101", "vgg16")
@@ -74,8 +74,9 @@ def builtin_workload(name: str) -> Workload:
 
 def _measured(name: str) -> Workload:
     """A workload of Zhang et al.; the time before backward is the iteration time less all gaps."""
+    shapes = {parameter.name: parameter.shape for parameter in parameters_of(name)}
     tensors = tuple(
-        Tensor(row["tensor"], int(row["size_bytes"]), float(row["gap_us"]) * 1e-6)
+        Tensor(row["tensor"], int(row["size_bytes"]), float(row["gap_us"]) * 1e-6, shape=shapes[row["tensor"]])
         for row in read_published("zhang2020_backward.csv")
         if row["workload"] == name
     )
@@ -107,7 +108,7 @@ def _flop_proportional(name: str, batch_size: int, compute_s: float, source: str
         parameters = list(layer)
         gap_s = seconds_per_flop * sum(parameter.forward_flops for parameter in parameters)
         for parameter in parameters:
-            tensors.append(Tensor(parameter.name, parameter.size, gap_s))
+            tensors.append(Tensor(parameter.name, parameter.size, gap_s, shape=parameter.shape))
             gap_s = 0.0
     return Workload(
         name=name,

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from wirebound.errors import InputError
 
@@ -17,15 +18,17 @@ class Tensor:
 
     `size` is in bytes; `gap_s` is the backward time in seconds since the tensor before it became ready; `forward_s`
     is the measured forward time of its layer in seconds, None where there is none (see `Workload.forward_gaps_s`).
+    `shape` is in elements as the parameter is registered, outputs first, None where it is not known.
     """
 
     name: str
     size: int
     gap_s: float
     forward_s: float | None = None
+    shape: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is derived from the tensors is kept once it was asked for
 class Workload:
     """Gradient tensors in the order in which they become ready in backward, and the compute time around them.
 
@@ -67,6 +70,11 @@ class Workload:
             for time in (tensor.gap_s, 0.0 if tensor.forward_s is None else tensor.forward_s):
                 if not (math.isfinite(time) and time >= 0):
                     raise InputError(f"workload {self.name!r}: tensor {index} ({tensor.name}) has the time {time} s")
+            if tensor.shape is not None and math.prod(tensor.shape) * self.element_bytes != tensor.size:
+                raise InputError(
+                    f"workload {self.name!r}: tensor {index} ({tensor.name}) has {tensor.size} bytes, but its shape"
+                    f" {tensor.shape} of {self.gradient_dtype} has {math.prod(tensor.shape) * self.element_bytes}"
+                )
         if not 0 < self.compute_s < math.inf:
             raise InputError(
                 f"workload {self.name!r}: its compute time, forward_s + gap_s of all tensors + optimizer_s, is"
@@ -74,26 +82,38 @@ class Workload:
             )
 
     @property
+    def element_bytes(self) -> int:
+        """Bytes of one gradient value; raises `InputError` for an unknown type."""
+        if self.gradient_dtype not in GRADIENT_DTYPES:
+            raise InputError(f"unknown gradient type {self.gradient_dtype!r}: use one of {', '.join(GRADIENT_DTYPES)}")
+        return GRADIENT_DTYPES[self.gradient_dtype]
+
+    @cached_property
     def size(self) -> int:
         """Bytes of all gradients."""
-        return sum(tensor.size for tensor in self.tensors)
+        return sum(self.sizes)
 
-    @property
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of each gradient."""
+        return tuple(tensor.size for tensor in self.tensors)
+
+    @cached_property
     def ready_s(self) -> tuple[float, ...]:
         """Seconds from the start of backward until each gradient is ready."""
         return tuple(itertools.accumulate(tensor.gap_s for tensor in self.tensors))
 
-    @property
+    @cached_property
     def backward_s(self) -> float:
         """Seconds of the whole backward pass, the sum of the gaps."""
         return self.ready_s[-1]
 
-    @property
+    @cached_property
     def compute_s(self) -> float:
         """Seconds of one step without any communication."""
         return self.forward_s + self.backward_s + self.optimizer_s
 
-    @property
+    @cached_property
     def forward_gaps_s(self) -> tuple[float, ...]:
         """Forward seconds of each tensor's layer, in backward order: `forward_s` shared out, nothing lost or added.
 

@@ -276,6 +276,7 @@ def _summary(
                 ready_spread=round(interquartile_range(values), 6),
                 forward_s=round(forward_shares.get(name, 0.0) * forward_s, 9),
                 ready_samples=tuple(round(value, 6) for value in values),
+                shape=tuple(parameters[name].shape),
             )
         )
         before = name

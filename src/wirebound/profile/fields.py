@@ -87,6 +87,12 @@ class Fields:
         """Return a whole number, or None where the field is missing or null."""
         return None if self.values.get(name) is None else self.integer(name, minimum=minimum)
 
+    def integers(self, name: str, *, minimum: int) -> tuple[int, ...]:
+        """Return a list of whole numbers as `integer` takes them, empty where the field is missing."""
+        values = self._list(name, required=False)
+        item = Fields({f"{name}[{index}]": value for index, value in enumerate(values)}, self.where, self.path)
+        return tuple(item.integer(key, minimum=minimum) for key in item.values)
+
     def number(self, name: str, *, positive: bool = False, maximum: float = math.inf) -> float:
         """Return a finite number that is not negative (`positive`: greater than zero), at most `maximum`."""
         return self._checked_number(name, self._required(name), positive, maximum)

@@ -36,6 +36,7 @@ class TensorProfile:
     is the median backward time since the tensor before it became ready, `gap_spread_s` that gap's interquartile range,
     `ready_spread` the interquartile range of ready time ÷ the step's backward time. `forward_s` is the forward time of
     its layer, None where it was not measured. `ready_samples` has ready ÷ backward of each step, each between 0 and 1.
+    `shape` is in elements, outputs first, empty where it is not known.
     """
 
     name: str
@@ -46,6 +47,7 @@ class TensorProfile:
     ready_spread: float | None = None
     forward_s: float | None = None
     ready_samples: tuple[float, ...] = ()
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class Profile:
         return Workload(
             name=self.name,
             batch_size=self.batch_size,
-            tensors=tuple(Tensor(t.name, t.size, t.gap_s, t.forward_s) for t in self.tensors),
+            tensors=tuple(Tensor(t.name, t.size, t.gap_s, t.forward_s, t.shape or None) for t in self.tensors),
             forward_s=self.forward_s,
             optimizer_s=self.optimizer_s,
             timing=self.timing,
@@ -215,6 +217,7 @@ def _tensor(fields: Fields) -> TensorProfile:
         ready_spread=fields.optional_number("ready_spread"),
         forward_s=fields.optional_number("forward_s"),
         ready_samples=fields.numbers("ready_samples", maximum=1.0),
+        shape=fields.integers("shape", minimum=1),
     )
 
 

@@ -4,11 +4,14 @@ Leaf functions over floats and sequences: none calls another function of this pa
 Numba takes each one as it is. `size` is in bytes on the wire, `latency` in seconds per message, `bandwidth` in bytes
 per second that the transport really reaches; results are in seconds or bytes.
 
-To add an all-reduce, write its three functions and add one line to `ALL_REDUCES`.
+To add an all-reduce, write its three functions, here or in a module of their own, and add one line to `ALL_REDUCES`;
+one that has parameters of its own goes to `all_reduces.FAMILIES`.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+from wirebound.simulate.trees import double_tree_busiest_sent_bytes, pipelined_double_tree_all_reduce
 
 
 def ring_all_reduce(size: float, workers: int, latency: float, bandwidth: float) -> float:
@@ -61,10 +64,43 @@ def halving_doubling_additions(size: float, workers: int) -> list[tuple[int, flo
     return additions
 
 
+def recursive_doubling_all_reduce(size: float, workers: int, latency: float, bandwidth: float) -> float:
+    """Seconds of recursive doubling, the choice for short messages: log2 P·(α + S/B) (Thakur et al. 2005).
+
+    In each round everyone exchanges the whole vector with a partner twice as far away. Where P is not a power of two,
+    the workers too many give their vector to a partner and get the result back, as in `halving_doubling_all_reduce`.
+    """
+    rounds, power = 0, 1
+    while 2 * power <= workers:
+        rounds, power = rounds + 1, 2 * power
+    if power != workers:
+        rounds += 2
+    return rounds * (latency + size / bandwidth)
+
+
+def recursive_doubling_sent_bytes(size: float, workers: int) -> float:
+    """Bytes that the busiest worker sends: log2 P·S, plus S where P is not a power of two."""
+    rounds, power = 0, 1
+    while 2 * power <= workers:
+        rounds, power = rounds + 1, 2 * power
+    return rounds * size + (0.0 if power == workers else size)
+
+
+def recursive_doubling_additions(size: float, workers: int) -> list[tuple[int, float]]:
+    """Vector additions of the busiest worker: log2 P of S, and one more where P is not a power of two."""
+    rounds, power = 0, 1
+    while 2 * power <= workers:
+        rounds, power = rounds + 1, 2 * power
+    if power != workers:
+        rounds += 1
+    return [(rounds, size)]
+
+
 def double_tree_all_reduce(size: float, workers: int, latency: float, bandwidth: float) -> float:
     """Seconds of a pipelined double binary tree: ≈ 2·⌈log2 P⌉·α + 2(P−1)/P · S/B (Sanders et al. 2009, NCCL 2.4).
 
-    At P = 2 it moves S; for many workers the bytes approach 2·S.
+    At P = 2 it moves S; for many workers the bytes approach 2·S. They are those that a worker sends on average, and the
+    pipeline fills in no time: `trees.pipelined_double_tree_all_reduce` leaves neither out.
     """
     rounds, reached = 0, 1
     while reached < workers:
@@ -119,9 +155,15 @@ class AllReduce(NamedTuple):
     additions: Callable[[float, int], list[tuple[int, float]]]
 
 
-#: The all-reduce algorithms by name, as in `Method.collective`.
+#: The all-reduce algorithms by name, as in `Method.collective`; `all_reduces` knows more names.
 ALL_REDUCES = {
     "ring": AllReduce(ring_all_reduce, ring_sent_bytes, ring_additions),
     "halving-doubling": AllReduce(halving_doubling_all_reduce, halving_doubling_sent_bytes, halving_doubling_additions),
+    "recursive-doubling": AllReduce(
+        recursive_doubling_all_reduce, recursive_doubling_sent_bytes, recursive_doubling_additions
+    ),
     "tree": AllReduce(double_tree_all_reduce, ring_sent_bytes, double_tree_additions),
+    "pipelined-tree": AllReduce(
+        pipelined_double_tree_all_reduce, double_tree_busiest_sent_bytes, double_tree_additions
+    ),
 }

@@ -1,7 +1,7 @@
 """Which messages a step sends, and when each is ready: applies a rule of `schedules` to a workload."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from wirebound.errors import InputError, unknown_name
@@ -27,12 +27,12 @@ def _wfbp(workload: Workload, method: Method, cost: Cost | None) -> list[int]:
 
 
 def _horovod(workload: Workload, method: Method, cost: Cost | None) -> list[int]:
-    gaps, sizes = [t.gap_s for t in workload.tensors], [t.size for t in workload.tensors]
-    return horovod_ends(gaps, sizes, method.fusion_window_s, method.fusion_bytes)
+    gaps = [t.gap_s for t in workload.tensors]
+    return horovod_ends(gaps, workload.sizes, method.fusion_window_s, method.fusion_bytes)
 
 
 def _ddp(workload: Workload, method: Method, cost: Cost | None) -> list[int]:
-    return ddp_ends([t.size for t in workload.tensors], method.first_bucket_bytes, method.bucket_cap_bytes)
+    return ddp_ends(workload.sizes, method.first_bucket_bytes, method.bucket_cap_bytes)
 
 
 def _mg_wfbp(workload: Workload, method: Method, cost: Cost | None) -> list[int]:
@@ -43,8 +43,7 @@ def _mg_wfbp(workload: Workload, method: Method, cost: Cost | None) -> list[int]
         )
     startup = cost(0.0)
     seconds_per_byte = max(0.0, cost(float(workload.size)) - startup) / workload.size
-    sizes = [t.size for t in workload.tensors]
-    return mg_wfbp_ends(workload.ready_s, sizes, startup, seconds_per_byte, method.merge_below_bytes)
+    return mg_wfbp_ends(workload.ready_s, workload.sizes, startup, seconds_per_byte, method.merge_below_bytes)
 
 
 #: The schedules by name, as in `Method.schedule`: each returns the ends of its messages (see `schedules`).
@@ -55,6 +54,7 @@ SCHEDULES: dict[str, Callable[[Workload, Method, Cost | None], list[int]]] = {
     "ddp": _ddp,
     "mg-wfbp": _mg_wfbp,
     "priority": _wfbp,  # whole tensors, cut into partitions; `priority` decides their order on the wire
+    "tictac": _wfbp,  # `tictac` decides the order of the pulls
 }
 
 
@@ -68,31 +68,35 @@ def planned_messages(workload: Workload, method: Method, cost: Cost | None = Non
     if method.schedule not in SCHEDULES:
         raise unknown_name("schedule", method.schedule, SCHEDULES)
     ends = SCHEDULES[method.schedule](workload, method, cost)
-    ready, sizes = workload.ready_s, [t.size for t in workload.tensors]
+    ready, sizes, limit = workload.ready_s, workload.sizes, method.partition_bytes
     messages = []
     for first, end in itertools.pairwise((0, *ends)):
-        total = sum(sizes[first:end])
-        if total <= method.partition_bytes:
-            messages.append(PlannedMessage(total, ready[end - 1], tuple(range(first, end))))
+        tensors: tuple[int, ...]
+        if end - first == 1:  # the common case, cheaper than a range
+            total, tensors = sizes[first], (first,)
         else:
-            pieces = partition_sizes(total, method.partition_bytes)
-            carried = _tensors_of_pieces(pieces, sizes, first)
+            total, tensors = sum(sizes[first:end]), tuple(range(first, end))
+        if total <= limit:
+            messages.append(PlannedMessage(total, ready[end - 1], tensors))
+        else:
+            pieces = partition_sizes(total, limit)
+            carried = _tensors_of_pieces(pieces, sizes, first, end)
             messages += [PlannedMessage(p, ready[end - 1], t) for p, t in zip(pieces, carried, strict=True)]
     return messages
 
 
-def _tensors_of_pieces(pieces: list[float], sizes: list[int], first: int) -> list[tuple[int, ...]]:
-    """Which tensors each piece carries a part of, the pieces lying end to end over the tensors from `first` on."""
+def _tensors_of_pieces(pieces: list[float], sizes: Sequence[int], first: int, end: int) -> list[tuple[int, ...]]:
+    """Which tensors each piece carries a part of, the pieces lying end to end over the tensors `first` to `end` − 1."""
     carried = []
     tensor, tensor_end, position = first, float(sizes[first]), 0.0
     for piece in pieces:
         position += piece
         start = tensor
-        while tensor_end < position:
+        while tensor_end < position and tensor + 1 < end:  # rounded pieces may reach past the last tensor
             tensor += 1
             tensor_end += sizes[tensor]
         carried.append(tuple(range(start, tensor + 1)))
-        if tensor_end == position and tensor + 1 < len(sizes):
+        if tensor_end == position and tensor + 1 < end:
             tensor += 1
             tensor_end += sizes[tensor]
     return carried

@@ -8,6 +8,7 @@ from typing import Literal
 
 from wirebound.errors import InputError, unknown_name
 from wirebound.model import Cluster, Link, Method, Workload
+from wirebound.model.compressor import FREE_CODEC
 from wirebound.simulate.step import accumulated_compute_s, simulate_step
 from wirebound.units import BYTES_PER_S_PER_GBPS
 
@@ -32,9 +33,9 @@ class Need:
     """An answer: `value` in `unit`, and the scaling factor there; `value` is None where no value reaches the target.
 
     `scaling_factor` is then the best that was found. `limited_by` names what stands in the way of an unreachable
-    target: ``bandwidth``, ``latency``, ``vector-add`` or ``intra-node bandwidth``. `at_search_limit` says that the
-    search ended at its limit: the largest number of accelerators tried still reaches the target, or even
-    `BATCH_LIMIT` samples do not, which says nothing of more.
+    target: ``bandwidth``, ``latency``, ``vector-add``, ``encoding and decoding``, ``intra-node bandwidth`` or
+    ``slots of the switch``. `at_search_limit` says that the search ended at its limit: the largest number of
+    accelerators tried still reaches the target, or even `BATCH_LIMIT` samples do not, which says nothing of more.
     """
 
     value: float | None
@@ -149,12 +150,13 @@ def _smallest_bandwidth(reaches: Callable[[float], bool], job: _Job, target: flo
     """The smallest bandwidth in bytes per second; at 0 nothing crosses the network at all."""
     if not reaches(math.inf):
         return None
-    step = simulate_step(job.workload, job.cluster, job.method)
+    slow = job.with_value("bandwidth", 1.0)  # where bytes are all that counts, `auto` sends the fewest
+    step = simulate_step(slow.workload, slow.cluster, slow.method)
     if step.node_wire_bytes == 0:
         return 0.0
     # The link must carry its bytes within the time that the target allows for a step; less can never do.
     allowed_s = accumulated_compute_s(job.workload, job.accumulation) / target
-    lowest = step.node_wire_bytes / job.cluster.inter.utilization / allowed_s / 2
+    lowest = step.node_wire_bytes / job.cluster.nics_per_node / job.cluster.inter.utilization / allowed_s / 2
     return _smallest(reaches, lowest, lowest * COMPRESSION_LIMIT)
 
 
@@ -219,12 +221,19 @@ def _whole_steps(limit: int) -> list[int]:
 def _limit(job: _Job) -> str:
     """Name the term without which the best job would run best: what stands in the way of the target."""
     inter, intra = job.cluster.inter, job.cluster.intra
+    method = job.method
+    if method.compressor is not None:
+        method = dataclasses.replace(method, compressor=dataclasses.replace(method.compressor, codec=FREE_CODEC))
     without = {
         "bandwidth": job.with_links(inter=dataclasses.replace(inter, bandwidth=math.inf)),
         "latency": job.with_links(
             inter=dataclasses.replace(inter, latency_s=0.0), intra=dataclasses.replace(intra, latency_s=0.0)
         ),
         "vector-add": dataclasses.replace(job, include_vector_add=False),
+        "encoding and decoding": dataclasses.replace(job, method=method),
         "intra-node bandwidth": job.with_links(intra=dataclasses.replace(intra, bandwidth=math.inf)),
     }
+    if job.method.collective.startswith("in-network"):
+        endless = dataclasses.replace(job.method, collective="in-network:@0")
+        without["slots of the switch"] = dataclasses.replace(job, method=endless)
     return max(without, key=lambda term: without[term].scaling_factor())

@@ -1,12 +1,11 @@
 """Transfers in the order in which the next forward pass needs them (ByteScheduler, Peng et al. 2019)."""
 
-import heapq
-from collections import deque
 from collections.abc import Sequence
 
 from wirebound.model import Message, Workload
 from wirebound.simulate.cost import Cost
 from wirebound.simulate.messages import PlannedMessage
+from wirebound.simulate.priority_kernel import forward_end_s, priority_order
 
 
 def priority_transfers(planned: Sequence[PlannedMessage], cost: Cost, credit_bytes: float) -> list[Message]:
@@ -19,29 +18,17 @@ def priority_transfers(planned: Sequence[PlannedMessage], cost: Cost, credit_byt
 
     Returns the messages in the order in which they were sent, times in seconds since backward began.
     """
-    arrivals = deque(enumerate(planned))
-    waiting: list[tuple[int, int]] = []  # (−tensor, index): the most urgent first, then in the order of its pieces
-    handed: deque[tuple[float, float]] = deque()  # (end, bytes) of what the transport has not finished
-    handed_bytes = 0.0
-    free_s = 0.0
-    sent = []
-    while arrivals or waiting:
-        now = min(arrivals[0][1].ready_s if arrivals else float("inf"), handed[0][0] if handed else float("inf"))
-        while handed and handed[0][0] <= now:
-            handed_bytes -= handed.popleft()[1]
-        if not handed:
-            handed_bytes = 0.0  # no rounding is left over
-        while arrivals and arrivals[0][1].ready_s <= now:
-            index, message = arrivals.popleft()
-            heapq.heappush(waiting, (-message.tensors[-1], index))
-        while waiting and (not handed or handed_bytes + planned[waiting[0][1]].size <= credit_bytes):
-            size, ready_s, tensors = planned[heapq.heappop(waiting)[1]]
-            start_s = max(free_s, now)
-            free_s = start_s + cost(size)
-            handed.append((free_s, size))
-            handed_bytes += size
-            sent.append(Message(size, ready_s, start_s, free_s, tensors))
-    return sent
+    order = priority_order(
+        [message.ready_s for message in planned],
+        [message.tensors[-1] for message in planned],
+        [message.size for message in planned],
+        [cost(message.size) for message in planned],
+        credit_bytes,
+    )
+    return [
+        Message(planned[index].size, planned[index].ready_s, start_s, end_s, planned[index].tensors)
+        for index, start_s, end_s in order
+    ]
 
 
 def next_backward_s(workload: Workload, messages: Sequence[Message]) -> float:
@@ -55,9 +42,4 @@ def next_backward_s(workload: Workload, messages: Sequence[Message]) -> float:
     for message in messages:
         for tensor in message.tensors:
             arrived[tensor] = max(arrived[tensor], message.end_s)
-    forward_gaps, size = workload.forward_gaps_s, workload.size
-    now = workload.backward_s
-    for index in reversed(range(len(arrived))):
-        update_s = workload.optimizer_s * workload.tensors[index].size / size
-        now = max(now, arrived[index]) + update_s + forward_gaps[index]
-    return now
+    return forward_end_s(arrived, workload.sizes, workload.forward_gaps_s, workload.optimizer_s, workload.backward_s)

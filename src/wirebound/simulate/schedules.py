@@ -1,5 +1,7 @@
 """Which gradients travel together: leaf functions over sequences, none calling another function of this package.
 
+(One exception: `mg_wfbp_ends` asks `mg_wfbp_merges`, its rule, which `sweep` compiles for many networks at once.)
+
 Gradients are numbered in the order in which backward makes them ready. A rule returns the `ends` of its messages:
 message m carries the tensors from ends[m−1] (0 for the first) up to, not including, ends[m]. Sizes are in bytes,
 times in seconds.
@@ -66,6 +68,14 @@ def ddp_ends(sizes: Sequence[float], first_limit: float, limit: float) -> list[i
     return ends
 
 
+def mg_wfbp_merges(wait: float, startup: float, size: float, merge_below: float) -> bool:
+    """Whether MG-WFBP lets the next tensor join: `wait` is from the message's possible start until it is ready.
+
+    `size` is that of the message's last tensor so far (see `mg_wfbp_ends`).
+    """
+    return wait <= 0 or wait < startup or size < merge_below
+
+
 def mg_wfbp_ends(
     ready: Sequence[float], sizes: Sequence[float], startup: float, seconds_per_byte: float, merge_below: float
 ) -> list[int]:
@@ -84,7 +94,7 @@ def mg_wfbp_ends(
         start = max(free, ready[index])
         if index + 1 < len(sizes):
             wait = ready[index + 1] - start
-            if wait <= 0 or wait < startup or sizes[index] < merge_below:
+            if mg_wfbp_merges(wait, startup, sizes[index], merge_below):
                 continue
         ends.append(index + 1)
         free = start + startup + seconds_per_byte * held

@@ -30,3 +30,26 @@ def colocated_parameter_server(size: float, workers: int, latency: float, bandwi
 def colocated_parameter_server_sent_bytes(size: float, workers: int) -> float:
     """Bytes that a machine sends, as worker (push) and as server (the others' pull): 2(n−1)/n · S."""
     return 2 * (workers - 1) / workers * size
+
+
+def one_way_s(size: float, workers: int, servers: int, latency: float, bandwidth: float, incast: float) -> float:
+    """Seconds to push, or to pull, `size` bytes through k servers of their own: α + max(S/B, n·S/(k·B·(1−incast))).
+
+    `incast` in [0, 1) is the share of its goodput that a server's link loses when several workers use it at once.
+    """
+    goodput = bandwidth * (1 - incast) if workers > 1 else bandwidth
+    return latency + max(size / bandwidth, workers * size / (servers * goodput))
+
+
+def colocated_one_way_s(size: float, workers: int, latency: float, bandwidth: float, incast: float) -> float:
+    """Seconds to push, or to pull, through servers on all n workers' machines: α + (n−1)/n · S/(B·(1−incast)).
+
+    One server is sent to by n − 1 others; two machines alone have no incast.
+    """
+    goodput = bandwidth * (1 - incast) if workers > 2 else bandwidth
+    return latency + (workers - 1) / workers * size / goodput
+
+
+def exchange_s(push_s: float, pull_s: float, overlap: float) -> float:
+    """Seconds of a push and its pull, of which the share `overlap` of the shorter is hidden under the other."""
+    return (2 - overlap) * min(push_s, pull_s) + abs(push_s - pull_s)

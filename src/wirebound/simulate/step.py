@@ -12,6 +12,7 @@ from wirebound.model import Cluster, Message, Method, Step, Workload
 from wirebound.simulate.cost import Cost, message_cost, sent_bytes
 from wirebound.simulate.messages import PlannedMessage, planned_messages
 from wirebound.simulate.priority import next_backward_s, priority_transfers
+from wirebound.simulate.staged import staged_step
 
 
 def earlier_passes_s(workload: Workload, accumulation: int) -> float:
@@ -55,6 +56,9 @@ def simulate_step(
     under the next forward pass, and the iteration is the steady-state period (see `priority.next_backward_s`).
     One worker alone does not communicate.
 
+    With a compressor the device encodes and decodes between the gradients, and with pipelined servers push and pull are
+    stages: see `staged.staged_step`.
+
     `include_vector_add` counts the additions of the all-reduce where the workload has them measured (see
     `cost.message_cost`). With `accumulation` = k a step computes forward and backward k times and communicates in the
     last backward pass only; its `compute_s` is the time of these k passes, so that the scaling factor compares with one
@@ -70,6 +74,10 @@ def simulate_step(
     if cluster.workers == 1:
         return Step(compute_s, compute_s, 0.0, 0.0, 0.0, 0.0, 0.0, ())
 
+    if method.has_stages:
+        return staged_step(
+            workload, cluster, method, earlier_s=earlier_s, compute_s=compute_s, include_vector_add=include_vector_add
+        )
     cost = message_cost(workload, cluster, method, include_vector_add=include_vector_add)
     planned = planned_messages(workload, method, cost)
     if method.schedule == "priority":
@@ -80,8 +88,10 @@ def simulate_step(
         messages = fifo_transfers(planned, cost)
         iteration_s = earlier_s + forward_s + max(backward_s, messages[-1].end_s) + optimizer_s
 
-    worker_bytes, node_bytes = sent_bytes(workload, cluster, method)
-    carried = cluster.inter.bandwidth * iteration_s
+    worker_bytes, node_bytes = sent_bytes(
+        workload, cluster, method, [message.size for message in messages], include_vector_add=include_vector_add
+    )
+    carried = cluster.inter.bandwidth * cluster.nics_per_node * iteration_s
     return Step(
         iteration_s=iteration_s,
         compute_s=compute_s,
@@ -91,4 +101,6 @@ def simulate_step(
         node_wire_bytes=node_bytes,
         link_utilization=node_bytes / carried if carried > 0 else 0.0,
         messages=tuple(messages),
+        nominal_ratio=method.compression,
+        wire_ratio=method.compression,
     )

@@ -1,5 +1,6 @@
 """The chapters of the study in reading order: parameters, what each reads and writes, and what data it uses."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -159,6 +160,7 @@ CHAPTERS = (
                 maximum=16384,
                 many=True,
             ),
+            Parameter("map_workers", "integer", 64, "workers of the latency map", minimum=2, maximum=16384),
         ),
         data=("published",),
     ),
@@ -200,6 +202,17 @@ CHAPTERS = (
                 minimum=1e-5,
                 maximum=0.5,
             ),
+            Parameter("rank", "integer", 4, "rank of PowerSGD", minimum=1, maximum=256),
+            Parameter("levels", "integer", 15, "quantization levels of QSGD", minimum=1, maximum=65_535),
+            Parameter(
+                "device_memory_bandwidth",
+                "bandwidth",
+                "7200 Gbps",
+                "memory bandwidth of the device, which coding is estimated from",
+                minimum="1 Gbps",
+                maximum="100 Tbps",
+            ),
+            Parameter("kernel_launch", "duration", "10 us", "time to launch a kernel", maximum="1 ms"),
             Parameter(
                 "claim_target",
                 "number",
@@ -218,8 +231,44 @@ CHAPTERS = (
         parameters=(
             Parameter("gpus", "choice", "32", "number of GPUs to draw", choices=("4", "8", "16", "32")),
             Parameter("limited_below", "number", 1.25, "a gain below this is called limited", minimum=1, maximum=100),
+            Parameter(
+                "timeline_bandwidth",
+                "bandwidth",
+                "10 Gbps",
+                "nominal rate of the links in the timelines",
+                minimum="1 Mbps",
+                maximum="10 Tbps",
+            ),
+            Parameter("timeline_latency", "duration", "20 us", "time per message in the timelines", maximum="1 s"),
         ),
         writes=("predictions.parquet",),
+        data=("published",),
+    ),
+    Chapter(
+        9,
+        "architectures",
+        "Who exchanges with whom?",
+        parameters=(
+            WORKLOADS,
+            WORKERS_PER_NODE,
+            BANDWIDTH,
+            dataclasses.replace(LATENCY, default="20 us"),
+            Parameter("machines", "integer", 16, "machines with one worker each", minimum=3, maximum=4096),
+            Parameter("message", "size", "16 MiB", "message of the second map", minimum="1 B", maximum="1 TiB"),
+            Parameter(
+                "machine_counts",
+                "integer",
+                [4, 8, 9, 16, 32, 36, 64, 100, 128, 256, 512, 1024],
+                "numbers of machines to compare",
+                minimum=2,
+                maximum=4096,
+                many=True,
+            ),
+            Parameter("slot_bytes", "integer", 256, "bytes of a slot of a switch", minimum=1, maximum=65_536),
+            Parameter(
+                "slot_time", "duration", "20 us", "time for which a slot is taken", minimum="1 us", maximum="10 ms"
+            ),
+        ),
         data=("published",),
     ),
     Chapter(

@@ -172,3 +172,27 @@ def same_network(ratios: Mapping[str, float], tolerance: float) -> Finding:
     evidence += f" (ratios {min(equal):.3f}–{max(equal):.3f})" if equal else ""
     evidence += f"; the others have ratios of {min(faster):.2f}–{max(faster):.2f}." if faster else "."
     return Finding("Every run labelled 100 GbE ran on that network.", FAILS if equal else HOLDS, evidence)
+
+
+def latency_decides(
+    with_latency: Mapping[str, tuple[float, float]], with_bandwidth: Mapping[str, tuple[float, float]]
+) -> Finding:
+    """Judge "latency, not only bandwidth, decides": true where more latency costs over 5 points of scaling factor.
+
+    `with_latency` maps each way of sending to its scaling factors in percent at a small and a large latency,
+    `with_bandwidth` to those at a small and a large bandwidth.
+    """
+    lost = {name: small - large for name, (small, large) in with_latency.items()}
+    gained = {name: large - small for name, (small, large) in with_bandwidth.items()}
+    evidence = (
+        f"A hundredfold latency costs {_each(lost, '{:.1f} points')} of scaling factor; a tenfold bandwidth gives"
+        f" {_each(gained, '{:.1f} points')}."
+    )
+    more = [name for name in lost if lost[name] > gained[name]]
+    if more:
+        evidence += f" For {_listing(more)} that latency costs more than that bandwidth gives."
+    return Finding(
+        "Latency, not only bandwidth, decides how well training scales.",
+        _verdict([value > 5 for value in lost.values()]),
+        evidence,
+    )

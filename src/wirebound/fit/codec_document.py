@@ -1,0 +1,47 @@
+"""CODEC.json: what coding costs, as `--codec` reads it. Standard library only."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+from wirebound.errors import InputError
+from wirebound.model import Codec
+
+SCHEMA = "wirebound-codec"
+VERSION = 1
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Codec))
+_EXAMPLE = json.dumps({"schema": SCHEMA, "version": VERSION} | dict.fromkeys(_FIELDS, 0))
+_REMEDY = f"write {_EXAMPLE}"
+
+
+def load_codec(path: Path) -> Codec:
+    """Read a codec's four figures (see `wirebound.model.Codec`); those that are missing are 0.
+
+    Raises `InputError` with one line that names the file.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such codec, the file does not exist: {_REMEDY}") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder, not a codec: {_REMEDY}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}: is not JSON: {_REMEDY}") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise InputError(f"{path}: is not a codec: {_REMEDY}")
+    if document.get("version") != VERSION:
+        raise InputError(
+            f"{path}: has codec version {document.get('version')!r:.40}: this program reads version {VERSION}"
+        )
+    values = {}
+    for name in _FIELDS:
+        value = document.get(name, 0)
+        # NaN compares false; a whole number of any length compares exactly
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e9:
+            raise InputError(f"{path}: {name} = {value!r:.40} must be seconds, between 0 and 1e+09")
+        values[name] = float(value)
+    if not any(math.isfinite(value) and value > 0 for value in values.values()):
+        raise InputError(f"{path}: all of {', '.join(_FIELDS)} are 0: for a free codec give --free-codec instead")
+    return Codec(**values)

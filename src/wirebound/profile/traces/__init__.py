@@ -1,0 +1,1 @@
+"""Importers: PyTorch profiler traces, Horovod timelines and nccl-tests output become summaries and profiles."""
