@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirebound.errors import InputError
-from wirebound.fit.contention import contended_backward_s, fit_contention, stretched_s
+from wirebound.fit.contention import contended_backward_s, fit_byte_contention, fit_contention
 
 
 def pairs(slowdown, noise=0.0, count=40, seed=0):
@@ -29,7 +29,17 @@ def test_an_exact_slowdown_is_found(slowdown):
     assert fit.slowdown == pytest.approx(slowdown, rel=1e-4, abs=1e-5)
     assert fit.median_error < 1e-4
     for a, u, o in zip(alone, under, active, strict=True):
-        assert stretched_s(a, o, slowdown) == pytest.approx(u)
+        assert fit.backward_s(a, o) == pytest.approx(u, rel=1e-4)
+
+
+def test_an_exact_cost_per_byte_is_found():
+    rng = np.random.default_rng(0)
+    alone, sent = rng.uniform(0.04, 0.08, 30), rng.uniform(0, 1e6, 30)
+    fit = fit_byte_contention(alone, alone + 4e-9 * sent, sent)
+    assert fit.slope == pytest.approx(4e-9, rel=1e-4)
+    noisy = fit_byte_contention(alone, (alone + 4e-9 * sent) * rng.lognormal(0, 0.01, 30), sent)
+    assert noisy.slope_ci95[0] < 4e-9 < noisy.slope_ci95[1]
+    assert noisy.flags == ()
 
 
 def test_the_interval_holds_the_truth_in_most_cases_and_a_grid_search_agrees():
@@ -37,7 +47,7 @@ def test_the_interval_holds_the_truth_in_most_cases_and_a_grid_search_agrees():
     for seed in range(40):
         alone, under, active = pairs(0.3, noise=0.03, seed=seed)
         fit = fit_contention(alone, under, active, resamples=300)
-        held += fit.slowdown_ci95[0] <= 0.3 <= fit.slowdown_ci95[1]
+        held += fit.slope_ci95[0] <= 0.3 / 1.3 <= fit.slope_ci95[1]
     assert held >= 34
     a, u, o = (np.array(times) for times in (alone, under, active))
 
@@ -56,17 +66,17 @@ def test_one_wild_pair_pulls_little():
 
 
 def test_verdicts():
-    assert "one factor describes" in fit_contention(*pairs(0.3, noise=0.01)).verdict
-    assert fit_contention(*pairs(0.0, noise=0.05)).flags == ("unresolved",)
+    assert "it describes backward" in fit_contention(*pairs(0.3, noise=0.01)).verdict
+    assert "unresolved" in fit_contention(*pairs(0.0, noise=0.05)).flags
     alone, under, active = pairs(0.3)
-    assert "no-overlap" in fit_contention(alone, under, [time / 50 for time in active]).flags
+    assert "no-better" in fit_contention(under, alone, [min(a, u) for a, u in zip(alone, active, strict=True)]).flags
     assert "large-residuals" in fit_contention(*pairs(0.3, noise=0.5)).flags
 
 
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"alone_s": [1.0]}, "1, 40 and 40 times"),
+        ({"alone_s": [1.0]}, "1, 40 and 40 values"),
         ({"under_s": [math.inf] * 40}, "backward under communication of pair 0"),
         ({"alone_s": [0.0] * 40}, "backward alone of pair 0"),
         ({"active_s": [9.0] * 40}, "active time of pair 0"),

@@ -9,7 +9,7 @@ import pytest
 from wirebound.errors import InputError, WireboundError
 from wirebound.profile import contention
 from wirebound.profile.contention import COLUMNS, ContentionSample, contention_warnings, measure_contention, samples_csv
-from wirebound.profile.contention_worker import active_within, bucket_ends
+from wirebound.profile.contention_worker import bucket_ends, within
 from wirebound.profile.pacing import pacing_available
 
 
@@ -19,10 +19,11 @@ def test_buckets_close_once_they_are_full():
     assert bucket_ends([1, 1], 8) == [1]
 
 
-def test_active_time_is_what_lies_within():
-    intervals = [(0.0, 2.0), (3.0, 4.0), (9.0, 10.0)]
-    assert active_within(intervals, 1.0, 3.5) == pytest.approx(1.5)
-    assert active_within(intervals, 5.0, 8.0) == 0
+def test_active_time_and_bytes_are_those_that_lie_within():
+    transfers = [(0.0, 2.0, 100), (3.0, 4.0, 60), (9.0, 10.0, 70)]
+    assert within(transfers, 1.0, 3.5) == pytest.approx((1.5, 50 + 30))
+    assert within(transfers, 5.0, 8.0) == (0, 0)
+    assert within([], 0.0, 1.0) == (0, 0)
 
 
 @pytest.mark.skipif(not pacing_available(), reason="sockets can be paced on Linux only")
@@ -35,6 +36,7 @@ def test_paced_steps_of_two_processes():
         assert min(sample.alone_forward_s, sample.alone_backward_s, sample.forward_s, sample.backward_s) > 0
         assert 0 <= sample.active_s <= sample.backward_s
         assert sample.exposed_s >= 0
+        assert 0 <= sample.sent_bytes <= 269_722 * 4
     # At 100 Mbit/s, 1.08 MB need 86 ms: what backward does not cover is exposed. No busy machine makes that shorter.
     for sample in samples:
         if sample.rate_mbps == 100:
@@ -67,7 +69,7 @@ def test_pacing_is_needed(monkeypatch):
 
 def test_a_restless_machine_is_marked():
     def sample(alone_backward_s):
-        return ContentionSample(100, 0, 0, 0.1, alone_backward_s, 0.1, 0.2, 0.1, 0.0)
+        return ContentionSample(100, 0, 0, 0.1, alone_backward_s, 0.1, 0.2, 0.1, 1000, 0.0)
 
     assert contention_warnings([sample(0.1), sample(0.101), sample(0.102)]) == []
     [warning] = contention_warnings([sample(0.1), sample(0.15), sample(0.2)])
@@ -75,7 +77,7 @@ def test_a_restless_machine_is_marked():
 
 
 def test_recording_writes_table_record_and_description(tmp_path, monkeypatch, capsys):
-    samples = [ContentionSample(100, 0, 0, 0.1, 0.1, 0.1, 0.2, 0.1, 0.0)]
+    samples = [ContentionSample(100, 0, 0, 0.1, 0.1, 0.1, 0.2, 0.1, 1000, 0.0)]
     monkeypatch.setattr(contention, "measure_contention", lambda **_: samples)
     resource = {"name": "contention_samples", "path": "contention_samples.csv", "rows": 7}
     (tmp_path / "datapackage.json").write_text(json.dumps({"resources": [resource]}), encoding="utf-8")

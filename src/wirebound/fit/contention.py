@@ -1,7 +1,10 @@
-"""How much does communication slow the device down? While it is active, backward takes 1 + c times as long.
+"""How much does communication slow the device down? Two readings with one parameter each, to be told apart by data.
 
-Of O seconds of backward during which communication was active, O/(1 + c) were computed; without it backward would have
-taken B. So measured backward is B + κ·O with κ = c/(1 + c): a line through the origin in the stretch over O.
+- A factor: while communication is active, backward takes 1 + c times as long. Of O seconds of backward during which it
+  was active, O/(1 + c) were computed; without it backward would have taken B. So backward is B + κ·O, κ = c/(1 + c).
+- A cost per byte: moving a byte takes the device d seconds, however long the link needs. So backward is B + d·bytes.
+
+Both are lines through the origin in the stretch, over active seconds or over bytes sent during backward.
 """
 
 import math
@@ -20,29 +23,41 @@ Array = NDArray[np.float64]
 ROBUST_SCALE = 0.1
 #: Predicted ÷ measured backward off by more than this, in the median, is not described by one factor.
 RESIDUAL_LIMIT = 0.10
+#: Fewer pairs of steps bound nothing.
+FEWEST_PAIRS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class ContentionFit:
-    """`slowdown` is c, with its 95 % interval; `steps` were fitted.
+    """Backward under communication = backward alone + `slope`·load; `steps` pairs of steps were fitted.
 
-    `median_error` and `median_error_without` are the medians of |predicted ÷ measured − 1| of backward, with this c
-    and with none. `flags`: ``unresolved`` (the interval reaches 0), ``large-residuals``, ``no-overlap`` (communication
-    was active during less than a tenth of backward). `verdict` says it in words.
+    The load is active seconds, the slope then κ and `slowdown` c; or bytes, the slope then seconds each. `slope_ci95`
+    is its 95 % interval. `median_error` and `median_error_without` are the medians of |predicted ÷ measured − 1| of
+    backward, with this slope and with none. `flags`: ``unresolved`` (the interval reaches 0), ``large-residuals``,
+    ``no-better`` (predictions are no better with it). `verdict` says it in words.
     """
 
-    slowdown: float
-    slowdown_ci95: tuple[float, float]
+    slope: float
+    slope_ci95: tuple[float, float]
     steps: int
     median_error: float
     median_error_without: float
     flags: tuple[str, ...]
     verdict: str
 
+    @property
+    def slowdown(self) -> float:
+        """c of a slope κ over active seconds."""
+        return slowdown_of(self.slope)
 
-def stretched_s(alone_s: float, active_s: float, slowdown: float) -> float:
-    """Return the seconds of a backward pass of `alone_s`, during `active_s` of which communication was active."""
-    return alone_s + active_s * slowdown / (1 + slowdown)
+    def backward_s(self, alone_s: float, load: float) -> float:
+        """Return the seconds of a backward pass of `alone_s` alone, under the load."""
+        return alone_s + self.slope * load
+
+
+def slowdown_of(share: float) -> float:
+    """Return c of κ = c/(1 + c), infinite for 1."""
+    return math.inf if share >= 1 else share / (1 - share)
 
 
 def contended_backward_s(
@@ -75,76 +90,96 @@ def fit_contention(
     resamples: int = 1000,
     seed: int = 0,
 ) -> ContentionFit:
-    """Fit c to pairs of steps: backward alone, backward under communication, and how long that was active in it.
+    """Fit the factor to pairs of steps: backward alone, backward under communication, and how long that was active.
 
     Relative errors of the predicted backward count, with SciPy's soft-L1 loss. The interval is that of a bootstrap over
     the pairs (percentiles, seeded). Raises `InputError` for unequal lengths, fewer than 6 pairs, times that are not
     positive and finite, or an active time below 0 or beyond its backward.
     """
-    if not len(alone_s) == len(under_s) == len(active_s):
-        raise InputError(
-            f"{len(alone_s)}, {len(under_s)} and {len(active_s)} times: give one of each for a pair of steps"
-        )
-    if len(alone_s) < 6:
-        raise InputError(f"{len(alone_s)} pairs of steps are too few: measure 6 at least")
-    alone, under, active = (np.asarray(times, dtype=float) for times in (alone_s, under_s, active_s))
-    for times, what in ((alone, "backward alone"), (under, "backward under communication")):
-        good = np.isfinite(times) & (times > 0)
-        if not good.all():
-            raise InputError(f"{what} of pair {int(np.argmin(good))} must be greater than 0 and finite")
-    inside = (active >= 0) & (active <= under * (1 + 1e-9))
-    if not inside.all():
-        raise InputError(f"active time of pair {int(np.argmin(inside))} must be between 0 and its backward time")
-    if active.sum() == 0:
+    for pair, (under, active) in enumerate(zip(under_s, active_s, strict=False)):
+        if not active <= under * (1 + 1e-9):
+            raise InputError(f"active time of pair {pair} must be between 0 and its backward time")
+    return _fit(alone_s, under_s, active_s, 1.0, "active time", resamples, seed)
+
+
+def fit_byte_contention(
+    alone_s: Sequence[float],
+    under_s: Sequence[float],
+    sent_bytes: Sequence[float],
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> ContentionFit:
+    """Fit the cost per byte, as `fit_contention` the factor, to the bytes that were sent during backward."""
+    return _fit(alone_s, under_s, sent_bytes, math.inf, "bytes", resamples, seed)
+
+
+def _fit(
+    alone_s: Sequence[float],
+    under_s: Sequence[float],
+    load: Sequence[float],
+    largest: float,
+    what: str,
+    resamples: int,
+    seed: int,
+) -> ContentionFit:
+    if not len(alone_s) == len(under_s) == len(load):
+        raise InputError(f"{len(alone_s)}, {len(under_s)} and {len(load)} values: give one of each for a pair of steps")
+    if len(alone_s) < FEWEST_PAIRS:
+        raise InputError(f"{len(alone_s)} pairs of steps are too few: measure {FEWEST_PAIRS} at least")
+    alone, under, loads = (np.asarray(values, dtype=float) for values in (alone_s, under_s, load))
+    for values, good, name in (
+        (alone, alone > 0, "backward alone"),
+        (under, under > 0, "backward under communication"),
+        (loads, loads >= 0, what),
+    ):
+        if not (good & np.isfinite(values)).all():
+            index = int(np.argmin(good & np.isfinite(values)))
+            raise InputError(f"{name} of pair {index} is {values[index]}: it must be positive and finite")
+    if loads.sum() == 0:
         raise InputError("communication was never active during backward: nothing shows how it slows the device")
-    share = _share(alone, under, active)
+    slope = _slope(alone, under, loads, largest)
     generator = np.random.default_rng(seed)
     draws = generator.integers(len(alone), size=(resamples, len(alone)))
-    shares = [_share(alone[draw], under[draw], active[draw]) for draw in draws if active[draw].sum() > 0]
-    low, high = (_slowdown(float(bound)) for bound in np.percentile(shares, [2.5, 97.5]))
-    errors = np.abs((alone + share * active) / under - 1)
-    without = np.abs(alone / under - 1)
+    slopes = [_slope(alone[draw], under[draw], loads[draw], largest) for draw in draws if loads[draw].sum() > 0]
+    low, high = (float(bound) for bound in np.percentile(slopes, [2.5, 97.5]))
+    error = float(np.median(np.abs((alone + slope * loads) / under - 1)))
+    without = float(np.median(np.abs(alone / under - 1)))
     findings: list[tuple[str, str]] = []
     if low == 0:
         findings.append(("unresolved", "the interval reaches 0: a slowdown is not shown"))
-    if np.median(errors) > RESIDUAL_LIMIT:
-        findings.append(
-            ("large-residuals", f"one factor leaves half of the steps off by {np.median(errors):.0%} or more")
-        )
-    if np.median(active / under) < 0.1:
-        findings.append(("no-overlap", "communication was active during less than a tenth of backward"))
+    if error > RESIDUAL_LIMIT:
+        findings.append(("large-residuals", f"half of the steps are off by {error:.0%} or more"))
+    if error >= without:
+        findings.append(("no-better", f"it predicts no better ({error:.1%} in the median) than none ({without:.1%})"))
     verdict = "; ".join(text for _, text in findings) or (
-        f"one factor describes backward under communication within {np.median(errors):.1%} in the median,"
-        f" against {np.median(without):.1%} without it"
+        f"it describes backward under communication within {error:.1%} in the median, against {without:.1%} without"
     )
     return ContentionFit(
-        slowdown=_slowdown(share),
-        slowdown_ci95=(low, high),
+        slope=slope,
+        slope_ci95=(low, high),
         steps=len(alone),
-        median_error=float(np.median(errors)),
-        median_error_without=float(np.median(without)),
+        median_error=error,
+        median_error_without=without,
         flags=tuple(flag for flag, _ in findings),
         verdict=verdict,
     )
 
 
-def _slowdown(share: float) -> float:
-    """c from κ = c/(1 + c)."""
-    return math.inf if share >= 1 else share / (1 - share)
-
-
-def _share(alone: Array, under: Array, active: Array) -> float:
-    """Minimize Σ soft_l1((B + κ·O)/measured − 1) over κ from 0 to 1."""
+def _slope(alone: Array, under: Array, loads: Array, largest: float) -> float:
+    """Minimize Σ soft_l1((B + slope·load)/measured − 1) over slopes from 0 to `largest`."""
+    unit = float(under.mean() / loads.mean())  # the unknown is a number near 1
+    ratio = loads * unit / under
     solution = least_squares(
-        lambda unknown: (alone + unknown[0] * active) / under - 1,
-        [0.2],
-        lambda unknown: (active / under)[:, None],
-        bounds=(0, 1),
+        lambda unknown: alone / under + unknown[0] * ratio - 1,
+        [0.1 * min(1.0, largest / unit)],
+        lambda unknown: ratio[:, None],
+        bounds=(0, largest / unit),
         loss="soft_l1",
         f_scale=ROBUST_SCALE,
         xtol=1e-10,
         ftol=1e-12,
         gtol=1e-12,
     )
-    share = float(solution.x[0])
-    return 0.0 if share < 1e-6 else share
+    found = float(solution.x[0])
+    return found * unit if found > 1e-6 else 0.0

@@ -39,6 +39,7 @@ COLUMNS = (
     "forward_s",
     "backward_s",
     "active_s",
+    "sent_bytes",
     "exposed_s",
 )
 #: Megabits per second; at the slowest, communication lasts longer than backward.
@@ -52,7 +53,8 @@ class ContentionSample:
     """One rank's pair of steps on links of `rate_mbps` (None: not paced); times in seconds.
 
     `alone_forward_s` and `alone_backward_s` are of the step that computed only, `forward_s` and `backward_s` of the one
-    that communicated. `active_s` is how long communication was active during backward, `exposed_s` how long after it.
+    that communicated. `active_s` is how long communication was active during its backward, `sent_bytes` how many of the
+    buckets' bytes were reduced in that time, `exposed_s` how long communication went on after it.
     """
 
     rate_mbps: float | None
@@ -63,6 +65,7 @@ class ContentionSample:
     forward_s: float
     backward_s: float
     active_s: float
+    sent_bytes: int
     exposed_s: float
 
 
@@ -127,6 +130,7 @@ def _sample(rank: int, item: dict[str, Any]) -> ContentionSample:
         forward_s=round(under["forward_s"], 9),
         backward_s=round(under["backward_s"], 9),
         active_s=round(under["active_s"], 9),
+        sent_bytes=round(under["sent_bytes"]),
         exposed_s=round(under["exposed_s"], 9),
     )
 
@@ -149,8 +153,9 @@ def samples_csv(samples: Sequence[ContentionSample]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for one in sorted(samples, key=lambda s: (s.rate_mbps is not None, s.rate_mbps or 0.0, s.rank, s.pair)):
-        times = (f"{getattr(one, name):.9f}" for name in COLUMNS[3:])
-        writer.writerow(["" if one.rate_mbps is None else f"{one.rate_mbps:g}", one.rank, one.pair, *times])
+        cells = (getattr(one, name) for name in COLUMNS[1:])
+        rate = "" if one.rate_mbps is None else f"{one.rate_mbps:g}"
+        writer.writerow([rate, *(f"{cell:.9f}" if isinstance(cell, float) else cell for cell in cells)])
     return text.getvalue()
 
 

@@ -27,9 +27,17 @@ def bucket_ends(sizes: list[int], limit: float) -> list[int]:
     return ends
 
 
-def active_within(intervals: list[tuple[float, float]], start: float, end: float) -> float:
-    """Return how long the intervals, which do not overlap, were active between `start` and `end`."""
-    return sum(max(0.0, min(stop, end) - max(begin, start)) for begin, stop in intervals)
+def within(transfers: list[tuple[float, float, int]], start: float, end: float) -> tuple[float, float]:
+    """Return for how long transfers (begin, end, bytes), one after the other, were active from `start` to `end`.
+
+    And how many of their bytes that was, evenly over each transfer.
+    """
+    active, sent = 0.0, 0.0
+    for begin, stop, size in transfers:
+        seconds = max(0.0, min(stop, end) - max(begin, start))
+        active += seconds
+        sent += size * seconds / (stop - begin)
+    return active, sent
 
 
 def _measure(orders: dict[str, Any], rank: int) -> dict[str, Any]:
@@ -56,7 +64,7 @@ def _measure(orders: dict[str, Any], rank: int) -> dict[str, Any]:
     flats = [torch.zeros(sum(p.numel() for p in bucket)) for bucket in buckets]
 
     waiting: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-    finished: queue.SimpleQueue[tuple[float, float] | Exception] = queue.SimpleQueue()
+    finished: queue.SimpleQueue[tuple[float, float, int] | Exception] = queue.SimpleQueue()
 
     def communicate() -> None:
         while (index := waiting.get()) is not None:
@@ -66,7 +74,7 @@ def _measure(orders: dict[str, Any], rank: int) -> dict[str, Any]:
             except Exception as error:  # handed to the thread that waits for it
                 finished.put(error)
                 return
-            finished.put((start, time.perf_counter()))
+            finished.put((start, time.perf_counter(), flats[index].nbytes))
 
     threading.Thread(target=communicate, daemon=True).start()
     missing = [len(bucket) for bucket in buckets]
@@ -93,12 +101,12 @@ def _measure(orders: dict[str, Any], rank: int) -> dict[str, Any]:
         forward_end = time.perf_counter()
         loss.backward()  # type: ignore[no-untyped-call]
         backward_end = time.perf_counter()
-        intervals = []
+        transfers = []
         for _ in buckets if communicating else ():
             done = finished.get()
             if isinstance(done, Exception):
                 raise done
-            intervals.append(done)
+            transfers.append(done)
         for handle in handles:
             handle.remove()
         if communicating:
@@ -111,11 +119,13 @@ def _measure(orders: dict[str, Any], rank: int) -> dict[str, Any]:
             optimizer.zero_grad()
         optimizer.step()
         optimizer.zero_grad()
+        active_s, sent_bytes = within(transfers, forward_end, backward_end)
         return {
             "forward_s": forward_end - began,
             "backward_s": backward_end - forward_end,
-            "active_s": active_within(intervals, forward_end, backward_end),
-            "exposed_s": max((stop for _, stop in intervals), default=backward_end) - backward_end,
+            "active_s": active_s,
+            "sent_bytes": sent_bytes,
+            "exposed_s": max([0.0, *(stop - backward_end for _, stop, _ in transfers)]),
         }
 
     samples: list[dict[str, Any]] = []
