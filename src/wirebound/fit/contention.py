@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from wirebound.errors import InputError
 
@@ -25,6 +24,7 @@ ROBUST_SCALE = 0.1
 RESIDUAL_LIMIT = 0.10
 #: Fewer pairs of steps bound nothing.
 FEWEST_PAIRS = 6
+_ROUNDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def fit_contention(
 ) -> ContentionFit:
     """Fit the factor to pairs of steps: backward alone, backward under communication, and how long that was active.
 
-    Relative errors of the predicted backward count, with SciPy's soft-L1 loss. The interval is that of a bootstrap over
+    Relative errors of the predicted backward count, with a soft-L1 loss. The interval is that of a bootstrap over
     the pairs (percentiles, seeded). Raises `InputError` for unequal lengths, fewer than 6 pairs, times that are not
     positive and finite, or an active time below 0 or beyond its backward.
     """
@@ -138,10 +138,11 @@ def _fit(
             raise InputError(f"{name} of pair {index} is {values[index]}: it must be positive and finite")
     if loads.sum() == 0:
         raise InputError("communication was never active during backward: nothing shows how it slows the device")
-    slope = _slope(alone, under, loads, largest)
+    slope = float(_slopes(alone[None], under[None], loads[None], largest)[0])
     generator = np.random.default_rng(seed)
     draws = generator.integers(len(alone), size=(resamples, len(alone)))
-    slopes = [_slope(alone[draw], under[draw], loads[draw], largest) for draw in draws if loads[draw].sum() > 0]
+    draws = draws[loads[draws].sum(axis=1) > 0]
+    slopes = _slopes(alone[draws], under[draws], loads[draws], largest)
     low, high = (float(bound) for bound in np.percentile(slopes, [2.5, 97.5]))
     error = float(np.median(np.abs((alone + slope * loads) / under - 1)))
     without = float(np.median(np.abs(alone / under - 1)))
@@ -166,20 +167,15 @@ def _fit(
     )
 
 
-def _slope(alone: Array, under: Array, loads: Array, largest: float) -> float:
-    """Minimize Σ soft_l1((B + slope·load)/measured − 1) over slopes from 0 to `largest`."""
-    unit = float(under.mean() / loads.mean())  # the unknown is a number near 1
-    ratio = loads * unit / under
-    solution = least_squares(
-        lambda unknown: alone / under + unknown[0] * ratio - 1,
-        [0.1 * min(1.0, largest / unit)],
-        lambda unknown: ratio[:, None],
-        bounds=(0, largest / unit),
-        loss="soft_l1",
-        f_scale=ROBUST_SCALE,
-        xtol=1e-10,
-        ftol=1e-12,
-        gtol=1e-12,
-    )
-    found = float(solution.x[0])
-    return found * unit if found > 1e-6 else 0.0
+def _slopes(alone: Array, under: Array, loads: Array, largest: float) -> Array:
+    """Minimize Σ soft_l1((B + slope·load)/measured − 1) over slopes from 0 to `largest`, for each row of pairs.
+
+    One unknown and a convex loss: least squares reweighted until it settles, cut off at the bounds.
+    """
+    target, ratio = 1 - alone / under, loads / under
+    slopes = np.zeros(len(alone))
+    for _ in range(_ROUNDS):
+        residual = slopes[:, None] * ratio - target
+        weight = 1 / np.sqrt(1 + (residual / ROBUST_SCALE) ** 2)
+        slopes = (weight * ratio * target).sum(1) / (weight * ratio**2).sum(1)
+    return np.asarray(np.clip(slopes, 0, largest))
