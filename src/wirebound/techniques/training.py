@@ -128,7 +128,7 @@ def parameters_sha256(model: nn.Module) -> str:
     """Return a hash of all bits of the parameters: equal on two workers only if not one bit differs."""
     state = hashlib.sha256()
     for parameter in model.parameters():
-        state.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        state.update(parameter.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return state.hexdigest()
 
 
