@@ -1,7 +1,7 @@
 """Small models and the losses of each worker's shard, for the tests that compare a job with a single process.
 
-All in double precision, so that a wrong gradient cannot hide in rounding. `loss(model, step, worker, micro)` is the mean
-loss of one worker's micro-batch; a single process minimizes the mean over all workers and micro-batches.
+All in double precision, so that a wrong gradient cannot hide in rounding. `loss(model, step, worker, micro)` is the
+mean loss of one worker's micro-batch; a single process minimizes the mean over all workers and micro-batches.
 """
 
 from collections.abc import Callable

@@ -69,7 +69,7 @@ def trained(case: Case, technique: str, choices: dict, meeting: Meeting):
 
 
 def met(folder: Path, rank: int) -> TCPStore:
-    """A store that waits quietly, on a port that the system chooses: processes with nothing to do wait here for long."""
+    """A store on a port that the system chooses; processes with nothing to do wait in it without polling."""
     file = folder / "port"
     if rank == 0:
         store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -89,7 +89,7 @@ def main(folder: Path, rank: int, workers: int, servers: int) -> None:
         if count <= rank < workers:
             continue
         mine = rank if rank < workers else count + rank - workers
-        meeting = Meeting(PrefixStore(f"world-{count}", store), mine, count, servers)
+        meeting = Meeting(PrefixStore(f"world-{count}", store), mine, count, servers, timeout_s=600)
         for run, case, technique, choices in runs(count):
             if meeting.is_server:
                 if needs_servers(technique):

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from wirebound.errors import InputError
+from wirebound.errors import InputError, WireboundError
 from wirebound.model import Tensor, Workload
 from wirebound.model.method import method_named
 from wirebound.simulate.messages import planned_messages
 from wirebound.simulate.priority_kernel import priority_order
+from wirebound.techniques.arrivals import Arrivals
 from wirebound.techniques.layout import Message, Piece, cut, digest, lay_out
 from wirebound.techniques.priority import CreditQueue
 from wirebound.techniques.server_worker import server_shares
@@ -124,6 +125,26 @@ def test_the_queue_sends_in_the_order_of_the_engine(pieces, credit, seconds_per_
             sent.append((piece.number, start, start + costs[piece.number]))
             under_way.append((piece, sent[-1][2]))
     assert sent == [tuple(item) for item in expected]
+
+
+def test_arrivals_end_with_the_last_piece_with_an_error_or_in_time():
+    [message] = lay_out(parameters(3), [["p0"]])
+    pieces = cut([message], 8)
+    arrivals = Arrivals(pieces, 0.05)
+    arrivals.arrived(pieces[0])
+    with pytest.raises(WireboundError, match=r"average of p0 did not arrive within 0\.05 s"):
+        arrivals.wait(message, 0)
+    arrivals.arrived(pieces[1])
+    arrivals.wait(message, 0)
+    with pytest.raises(WireboundError, match="did not arrive"):
+        arrivals.wait(message, 1)
+
+    def broken():
+        raise WireboundError("the cable is cut")
+
+    arrivals.in_background("broken", broken).join()
+    with pytest.raises(WireboundError, match="the cable is cut"):
+        arrivals.wait(message, 0)
 
 
 def test_a_closed_queue_gives_nothing():

@@ -1,6 +1,7 @@
 """Real jobs in processes of their own: what they tell, what happens when one dies, and that none stays behind."""
 
 import dataclasses
+import itertools
 import json
 import os
 import signal
@@ -75,13 +76,12 @@ def test_a_job_with_servers_tells_what_it_sent():
             assert len(pushes) == len(pulls) == MLP_TENSORS
             assert sum(message.size for message in pushes) == MLP_BYTES
             # One message at a time: each is pulled before the next is pushed.
-            for message, following in zip(pushes, pushes[1:], strict=False):
+            for message, following in itertools.pairwise(pushes):
                 assert message.ready_s <= message.start_s <= message.end_s
                 assert pulls[message.tensors].end_s <= following.start_s
 
 
-def test_priorities_let_urgent_partitions_pass():
-    """The first layer's gradient is ready last and large: it travels in partitions, before the step's loss is known."""
+def test_partitions_travel_in_one_order_on_all_workers():
     job = Job("mlp", "bytescheduler-a2a", workers=2, steps=3, warmup=1, batch_size=2)
     job = dataclasses.replace(job, choices={"partition_bytes": 1_000_000, "credit_bytes": 2_000_000})
     result = run_job(job, time_limit_s=PATIENCE_S)

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from wirebound.techniques.layout import Message, Piece
 from wirebound.techniques.priority import ByteScheduler
-from wirebound.techniques.process_group import Group, all_reduce, broadcast, finished, one_line
+from wirebound.techniques.process_group import PATIENT, Group, all_reduce, broadcast, finished, one_line
 from wirebound.techniques.recorder import MessageRecord, Recorder
 
 #: The order that ends the conversation.
@@ -79,17 +79,19 @@ class PriorityAllReduce(ByteScheduler):
 
     def _lead(self) -> None:
         while (piece := self._queue.take()) is not None:
-            broadcast(self._orders, torch.tensor([piece.number]))  # not waited for: the others may be computing
+            broadcast(
+                self._orders, torch.tensor([piece.number]), PATIENT
+            )  # not waited for: the others may be computing
             self._hand_over(piece)
         with one_line("lost another worker"):
-            broadcast(self._orders, torch.tensor([_END])).wait()
+            broadcast(self._orders, torch.tensor([_END]), PATIENT).wait()
         self._under_way.put(None)
 
     def _follow(self) -> None:
         order = torch.zeros(1, dtype=torch.int64)
         while True:
             with one_line("lost another worker"):
-                broadcast(self._orders, order).wait()
+                broadcast(self._orders, order, PATIENT).wait()
             index = int(order.item())
             if index == _END:
                 break

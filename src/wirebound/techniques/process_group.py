@@ -15,7 +15,7 @@ from wirebound.errors import InputError, WireboundError
 #: Backends know either a member of `torch.distributed` or one built directly; both have the same methods.
 Group = Any
 #: Threads that wait for the next order may wait as long as training pauses; a peer's death still ends their wait.
-_PATIENT_S = 7 * 24 * 3600.0
+PATIENT = timedelta(days=7)
 
 
 @dataclass
@@ -51,34 +51,32 @@ class Meeting:
     def among_workers(self, *, for_orders: bool = False) -> Group:
         """Connect the workers and return their group; all of them call this in the same order.
 
-        A group `for_orders` is gloo's, and patient: it may wait for days.
+        A group `for_orders` is gloo's, whatever the backend.
         """
-        name = self._next_name("orders" if for_orders else "workers")
-        if for_orders:
-            return fifo_group(self._store(name), self.rank, self.workers, timeout_s=_PATIENT_S)
-        return fifo_group(self._store(name), self.rank, self.workers, backend=self.backend, timeout_s=self.timeout_s)
+        store = self._store("orders" if for_orders else "workers")
+        backend = "gloo" if for_orders else self.backend
+        return fifo_group(store, self.rank, self.workers, backend=backend, timeout_s=self.timeout_s)
 
     def with_servers(self) -> Group:
-        """Connect workers and servers and return their group, which is patient; all call this in the same order."""
+        """Connect workers and servers and return their group; all of them call this in the same order."""
         if not self.servers:
             raise InputError("this technique needs at least 1 parameter server: give servers=1")
-        store = self._store(self._next_name("servers"))
-        return fifo_group(store, self.rank, self.workers + self.servers, timeout_s=_PATIENT_S)
+        store = self._store("servers")
+        return fifo_group(store, self.rank, self.workers + self.servers, timeout_s=self.timeout_s)
 
-    def _next_name(self, kind: str) -> str:
+    def _store(self, kind: str) -> Store:
         self._groups_made[kind] = self._groups_made.get(kind, 0) + 1
-        return f"{kind}-{self._groups_made[kind]}"
-
-    def _store(self, name: str) -> Store:
-        return PrefixStore(name, self.store)
+        return PrefixStore(f"{kind}-{self._groups_made[kind]}", self.store)
 
 
 def fifo_group(store: Store, rank: int, size: int, *, backend: str = "gloo", timeout_s: float = 300.0) -> Group:
     """Connect `size` processes and return their group, which runs one collective at a time, first come first served.
 
     NCCL always does; gloo's default of two threads would let two all-reduces share the link, so it gets one thread.
-    Raises `WireboundError` when the processes do not all come.
+    Raises `WireboundError` when the processes do not all come, or when this PyTorch lacks the backend.
     """
+    if not (dist.is_nccl_available() if backend == "nccl" else dist.is_gloo_available()):
+        raise WireboundError(f"this PyTorch has no {backend} backend: install a build that has it")
     with one_line(f"rank {rank} of {size} could not connect to the others"):
         if backend == "nccl":
             options = dist.ProcessGroupNCCL.Options()
@@ -116,10 +114,12 @@ def all_reduce(group: Group, tensor: Tensor) -> dist.Work:
     return group.allreduce([tensor])  # type: ignore[no-any-return]
 
 
-def broadcast(group: Group, tensor: Tensor) -> dist.Work:
-    """Start to give everyone the `tensor` of rank 0, in place."""
+def broadcast(group: Group, tensor: Tensor, timeout: timedelta | None = None) -> dist.Work:
+    """Start to give everyone the `tensor` of rank 0, in place; `timeout` replaces the group's."""
     options = dist.BroadcastOptions()
     options.rootRank, options.rootTensor = 0, 0
+    if timeout is not None:
+        options.timeout = timeout
     return group.broadcast([tensor], options)  # type: ignore[no-any-return]
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from wirebound.errors import InputError
-from wirebound.techniques.process_group import Group
+from wirebound.techniques.process_group import PATIENT, Group
 
 #: The tag of orders and introductions; the piece with number i travels under `_payload_tag(i)`.
 _ORDERS = 0
@@ -48,7 +48,7 @@ class Sending:
 def receive_order(group: Group, rank: int) -> int:
     """Wait for an order, however long."""
     order = torch.zeros(1, dtype=torch.int64)
-    group.recv([order], rank, _ORDERS).wait()
+    group.recv([order], rank, _ORDERS).wait(PATIENT)
     return int(order.item())
 
 

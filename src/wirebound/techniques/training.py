@@ -72,7 +72,10 @@ def train(job: Job, meeting: Meeting, *, on_connected: Callable[[], None] | None
     """
     torch.set_num_threads(job.threads)
     torch.manual_seed(job.seed)
-    device = torch.device("cuda" if job.backend == "nccl" else "cpu")
+    device = torch.device("cpu")
+    if job.backend == "nccl":
+        torch.cuda.set_device(meeting.rank % torch.cuda.device_count())
+        device = torch.device("cuda", torch.cuda.current_device())
     model = build_model(job.model, job.seed).to(device)
     data = [
         (images.to(device), labels.to(device))
