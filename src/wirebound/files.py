@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,13 @@ from wirebound.errors import InputError, WireboundError
 
 #: Here a path names an open stream of this process, also where that leads to a file: it is written to, never replaced.
 _STREAM_FOLDERS = ("/dev", "/dev/fd", "/proc/self/fd")
+
+
+def require_other_file(flag: str, out: Path, inputs: Iterable[Path | None]) -> None:
+    """Raise `InputError` where the file `out`, given with `flag`, is one that is read, also by another name."""
+    for file in inputs:
+        if file is not None and out.exists() and file.exists() and out.samefile(file):
+            raise InputError(f"{flag} {out} is the file that is read: choose another")
 
 
 def require_writable(path: Path) -> Path:

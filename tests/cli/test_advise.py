@@ -125,7 +125,8 @@ def test_the_largest_gain_comes_first_and_no_use_of_the_network_exceeds_the_boun
     bound = advice["bottleneck"]["bound"]
     base = advice["baseline"]
     assert bound == pytest.approx(1 / base["scaling_factor"], rel=1e-12)
-    assert advice["bottleneck"]["network_share"] == pytest.approx(base["exposed_communication_s"] / base["iteration_s"])
+    exposed = base["exposed_communication_s"] / base["iteration_s"]
+    assert 0 <= advice["bottleneck"]["network_share"] <= exposed * (1 + 1e-9)
     for remedy in advice["remedies"]:
         if remedy["name"] not in ("batch", "accumulation"):  # these also spread the optimizer over more samples
             assert remedy["gain"] <= bound * (1 + 1e-9), remedy["change"]
@@ -195,7 +196,7 @@ def test_bound_by_compute(advised, wirebound):
     lines = out.splitlines()
     share, bound = advice["bottleneck"]["network_share"], advice["bottleneck"]["bound"]
     assert f"No: it costs {share:.1%} of the step" in lines[0]
-    assert f"can gain more than {bound - 1:.1%}" in lines[0]
+    assert f"the gain would be {bound - 1:.1%}" in lines[0]
     assert "less than 1 %" in out
 
 

@@ -1,8 +1,10 @@
 """predict, messages, need and workloads, through the program's own entry point."""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -418,3 +420,27 @@ def test_the_installed_program(tmp_path):
     )
     assert json.loads(done.stdout)["scaling_factor"] == pytest.approx(0.39, abs=0.005)
     assert done.stderr == ""
+
+
+def test_a_timeline_never_replaces_what_is_read(wirebound, profile_file, tmp_path):
+    before = Path(profile_file).read_text(encoding="utf-8")
+    job = ["--workload", profile_file, "--gpus", "4", "--bandwidth", "10 Gbps", "--method", "ddp"]
+    link = tmp_path / "link.json"
+    link.symlink_to(profile_file)
+    for target in (profile_file, str(link)):
+        code, out, err = wirebound("predict", *job, "--timeline", target)
+        assert (code, out) == (2, "")
+        assert "is the file that is read" in err
+    assert Path(profile_file).read_text(encoding="utf-8") == before
+
+
+def test_the_printed_answer_of_need_reaches_the_target(wirebound, document):
+    job = ["--workload", "resnet50", "--gpus", "64", "--method", "ddp"]
+    for target in ("0.873", "0.5", "0.77"):
+        _, out, _ = wirebound("need", *job, "--target", target, "--solve", "bandwidth")
+        shown = re.search(r"at least ([\d.]+) Gbps", out)[1]
+        assert document("predict", *job, "--bandwidth", f"{shown} Gbps")["scaling_factor"] >= float(target)
+        _, out, _ = wirebound("need", *job, "--bandwidth", "40 Gbps", "--target", target, "--solve", "latency")
+        shown = re.search(r"at most ([\d.]+) us", out)[1]
+        found = document("predict", *job, "--bandwidth", "40 Gbps", "--latency", f"{shown} us")
+        assert found["scaling_factor"] >= float(target)

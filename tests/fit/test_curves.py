@@ -36,6 +36,11 @@ def test_exact_times_give_the_parameters():
     assert choice.fit.time_s(2.0**30) == pytest.approx(1e-4 + 2e-9 * 2**20 + 1e-10 * (2**30 - 2**20), rel=1e-3)
 
 
+@pytest.mark.parametrize(("alpha", "beta"), [(1e-4, 1e-9), (3e-5, 1e-8), (1e-6, 1e-11)])
+def test_rounding_chooses_no_other_curve(alpha, beta):
+    assert choose_curve(SIZES, alpha + beta * SIZES).best == "affine"
+
+
 def test_a_straight_line_needs_no_other_curve():
     choice = choose_curve(SIZES, TRUTHS["affine"])
     assert choice.best == "affine"

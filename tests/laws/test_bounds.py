@@ -29,7 +29,8 @@ def test_never_faster_than_compute_or_than_the_wire(job, accumulation):
         inside = 0.0  # its hops inside the nodes run beside those between them
     cards = cluster.inter.effective_bandwidth * cluster.nics_per_node
     wire_s = step.node_wire_bytes / cards + inside / cluster.intra.effective_bandwidth
-    assert step.communication_s * ABOVE >= wire_s
+    # A difference of absolute times is as exact as these.
+    assert step.communication_s * ABOVE >= wire_s - 1e-12 * step.iteration_s
     assert 0 <= step.link_utilization <= cluster.inter.utilization * ABOVE
     assert 0 < step.scaling_factor <= 1
 

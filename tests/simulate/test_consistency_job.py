@@ -8,6 +8,7 @@ from wirebound.errors import InputError
 from wirebound.model import Cluster, Link, method_named
 from wirebound.model.compute_time import ComputeTime
 from wirebound.model.library import builtin_workload
+from wirebound.simulate.compressors import compressor_named
 from wirebound.simulate.consistency_job import exchange_of, simulate_job
 from wirebound.simulate.consistency_protocols import consistency_named
 from wirebound.simulate.step import simulate_step
@@ -60,3 +61,23 @@ def test_a_gossiping_job_by_hand():
 def test_asynchronous_protocols_need_servers():
     with pytest.raises(InputError, match="asp needs parameter servers, and method 'ddp' is an all-reduce"):
         exchange_of(HAND, Cluster(4, Link(1.0)), method_named("ddp"), consistency_named("asp"))
+
+
+def test_what_a_server_and_a_gossiping_node_can_do_by_hand():
+    """Half the bandwidth is reached, two cards, ratio 2: 4 bytes at 1 B/s; incast takes half of a server's link."""
+    cluster = Cluster(4, Link(1.0, utilization=0.5), accelerators_per_node=2, nics_per_node=2)
+    server = method_named("bsp-ps", servers=1, compression=2.0)
+    assert exchange_of(HAND, cluster, server, consistency_named("asp")).server_s == pytest.approx(4)
+    crowded = dataclasses.replace(server, incast=0.5)
+    assert exchange_of(HAND, cluster, crowded, consistency_named("asp")).server_s == pytest.approx(8)
+    gossip = method_named("bsp-a2a", compression=2.0)
+    ring = exchange_of(HAND, cluster, gossip, consistency_named("gossip"), accumulation=3)
+    assert ring.exchange_s == pytest.approx(2 * 4)
+    assert ring.compute_s == pytest.approx(3 * (HAND.forward_s + HAND.backward_s) + HAND.optimizer_s)
+
+
+@pytest.mark.parametrize("spec", ["asp", "ssp:2", "gossip"])
+def test_compressors_are_refused_where_they_are_not_simulated(spec):
+    method = method_named("bsp-ps" if spec != "gossip" else "bsp-a2a", compressor=compressor_named("topk:0.01"))
+    with pytest.raises(InputError, match="not simulated with a compressor"):
+        exchange_of(HAND, Cluster(4, Link(1.0)), method, consistency_named(spec))

@@ -90,7 +90,7 @@ def _echo_bottleneck(found: Bottleneck) -> None:
     """The first line: is the network the bottleneck, and how much could a free one gain?"""
     typer.echo(
         f"Is the network the bottleneck? {_answer(found).capitalize()}: it costs {found.share:.1%} of the step;"
-        f" no faster network and no better use of it can gain more than {found.bound - 1:.1%} ({found.bound:.3g}×)."
+        f" without any cost of synchronizing the gain would be {found.bound - 1:.1%} ({found.bound:.3g}×)."
     )
     alone = [f"{term} {gain:.3g}×" for term, gain in found.gains.items() if gain > 1.0005]
     if alone:

@@ -112,7 +112,7 @@ def consistency_document(result: "ConsistencyResult", job: Job, seed: int | None
         "waiting": {"mean": result.mean_waiting, "min": min(result.waiting), "max": max(result.waiting)},
         "worker_steps_per_s": {"min": min(result.group_steps_per_s), "max": max(result.group_steps_per_s)},
         "staleness_updates": _distribution_document(result.staleness),
-        "age_clocks": _distribution_document(result.age),
+        "age_clocks": None if result.age_grows else _distribution_document(result.age),
     }
     degree = protocol.degree(groups)
     if degree is not None and protocol.parameter is not None:
@@ -132,8 +132,12 @@ def echo_consistency(result: "ConsistencyResult", job: Job) -> None:
     if result.staleness.largest or result.age.largest:
         typer.echo(
             f"  staleness       {result.staleness.mean:.3g} updates of others missed on average, at most"
-            f" {result.staleness.largest}; model {result.age.mean:.3g} clocks old on average, at most"
-            f" {result.age.largest}"
+            f" {result.staleness.largest}; "
+            + (
+                "the age of the model grows for as long as they run"
+                if result.age_grows
+                else f"model {result.age.mean:.3g} clocks old on average, at most {result.age.largest}"
+            )
         )
     typer.echo(
         f"  waiting         {result.mean_waiting:.1%} of the workers' time on average,"

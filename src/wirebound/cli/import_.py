@@ -8,7 +8,7 @@ import typer
 
 from wirebound.cli.output import JsonFlag, note, print_json, printable
 from wirebound.errors import InputError, unknown_name
-from wirebound.files import require_writable
+from wirebound.files import require_other_file, require_writable
 from wirebound.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ def import_(
         raise InputError(f"--batch {batch} must be between 1 and {_LARGEST_BATCH:,}")
     if out is not None:
         require_writable(out)
-        for file in files:
-            if out.exists() and file.exists() and out.samefile(file):
-                raise InputError(f"--out {out} is the file that is read: choose another")
+        require_other_file("--out", out, files)
     found = format_of(files[0]) if format_name == "auto" else format_name
     if len(files) > 1 and found != "kineto":
         raise InputError(f"{files[1]}: several files are one PyTorch trace of each rank, but {files[0]} is {found}")

@@ -37,7 +37,7 @@ def assumptions_of(
     if method.compression > 1:
         assumed.append("compression and decompression take no time")
     assumed += compression_assumptions(workload, cluster, method, options)
-    if method.architecture == "parameter-server":
+    if method.architecture == "parameter-server" and (cluster is None or cluster.nodes > 1):
         if method.colocated:
             assumed.append("every node is a server too; adding vectors there is free")
         else:

@@ -8,7 +8,7 @@ import typer
 
 from wirebound.cli.output import JsonFlag, note, print_json, printable
 from wirebound.errors import InputError
-from wirebound.files import require_writable
+from wirebound.files import require_other_file, require_writable
 from wirebound.fit.document import SCHEMA, VERSION
 from wirebound.units import format_bandwidth, format_bytes, format_duration
 
@@ -102,8 +102,7 @@ def fit(
     _check_seed(seed)
     if out is not None:
         require_writable(out)
-        if out.exists() and file.exists() and out.samefile(file):
-            raise InputError(f"--out {out} is the file that is read: choose another")
+        require_other_file("--out", out, [file])
     from wirebound.fit.communication import fit_communication, link_parameters
     from wirebound.fit.curves import choose_curve
     from wirebound.profile.schema import write_json

@@ -1,5 +1,6 @@
 """The command need: what it takes to reach a scaling factor."""
 
+import math
 from typing import Annotated
 
 import typer
@@ -55,6 +56,8 @@ def need(
     if given.network is not None and solve in (used := {"bandwidth": "latency", "latency": "bandwidth"}):
         note(f"{solve} is what is solved for: of --network only the {used[solve]} is used")
     given_values = {"bandwidth": given.bandwidth, "gpus": given_gpus, "batch": given.batch, "latency": given_latency}
+    if answer.value is not None and not math.isfinite(answer.value):
+        raise InputError(f"the {solve} needed is larger than numbers can tell: check --utilization and --bandwidth")
     ignored = given_values.get(solve)
     if ignored is not None or (solve == "compression" and given.compression != 1):
         note(f"--{solve} is what is solved for: the value given is ignored")
@@ -88,9 +91,17 @@ def need(
     else:
         extent = "at most" if solve in LARGEST else "at least"
         limit = " (the most that is searched)" if answer.at_search_limit else ""
-        shown = f"{answer.value:,}" if isinstance(answer.value, int) else f"{answer.value:.4g}"
+        shown = f"{answer.value:,}" if isinstance(answer.value, int) else _rounded(answer.value, down=solve in LARGEST)
         typer.echo(
             f"  {solve} {extent} {shown} {answer.unit}{limit} for a scaling factor of {target:.1%}"
             f" (there {answer.scaling_factor:.2%})"
         )
     echo_assumptions(job.assumptions)
+
+
+def _rounded(value: float, *, down: bool) -> str:
+    """Four digits of a value, rounded to the side on which the target is still reached."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    step = 10.0 ** (math.floor(math.log10(abs(value))) - 3)
+    return f"{(math.floor if down else math.ceil)(value / step) * step:.5g}"

@@ -12,7 +12,7 @@ SCHEMA = "wirebound-codec"
 VERSION = 1
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Codec))
-_EXAMPLE = json.dumps({"schema": SCHEMA, "version": VERSION} | dict.fromkeys(_FIELDS, 0))
+_EXAMPLE = json.dumps({"schema": SCHEMA, "version": VERSION} | dict.fromkeys(_FIELDS, 1e-9))
 _REMEDY = f"write {_EXAMPLE}"
 
 

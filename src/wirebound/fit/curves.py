@@ -78,7 +78,7 @@ class CurveChoice:
     """All `candidates`, the affine one first, and the name of the `best`.
 
     Another curve than the affine one is best only where its held-out error is smaller by more than one standard error
-    of the paired difference, so that four parameters must earn their place.
+    of the paired difference, and by `LEAST_GAIN`, so that four parameters must earn their place.
     """
 
     best: str
@@ -153,6 +153,8 @@ CURVES = {
         _two_segment_starts,
     ),
 }
+#: A smaller gain in the mean error at held-out sizes is not worth another curve.
+LEAST_GAIN = 1e-3
 #: Fewer sizes cannot tell the curves above apart.
 ENOUGH_SIZES = SIZES_PER_PARAMETER * max(len(curve.names) for curve in CURVES.values())
 #: The curves for compute times over the batch size.
@@ -191,7 +193,8 @@ def choose_curve(
     best = "affine"
     for candidate in sorted(candidates, key=lambda one: one.held_out_error):
         gained = errors["affine"] - errors[candidate.name]
-        if candidate.name != "affine" and gained.mean() > gained.std(ddof=1) / math.sqrt(len(gained)):
+        error = gained.std(ddof=1) / math.sqrt(len(gained))
+        if candidate.name != "affine" and gained.mean() > max(error, LEAST_GAIN):
             best = candidate.name
             break
     return CurveChoice(best, tuple(candidates))

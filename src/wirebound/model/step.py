@@ -38,9 +38,10 @@ class Stages(NamedTuple):
 class Step:
     """One training step of one worker in steady state.
 
-    Times are in seconds. `communication_s` is the time that the network is busy, `exposed_s` what of it lengthens the
-    step. `wire_bytes_per_worker` counts the bytes that a worker sends in a step, `node_wire_bytes` what a node's
-    network link sends; `link_utilization` is the latter over bandwidth × iteration time, 0 where no network is used.
+    Times are in seconds. `communication_s` is the time of all messages, vector additions included, `exposed_s` what of
+    it lengthens the step. `wire_bytes_per_worker` counts the bytes that a worker sends in a step, `node_wire_bytes`
+    what a node's network link sends; `link_utilization` is the latter over bandwidth × iteration time, 0 where no
+    network is used.
 
     `nominal_ratio` is the bytes of the gradients over those of one worker's payloads, `wire_ratio` the bytes that
     would cross a node's link without compression over those that do (of a single node: its accelerators' bytes).

@@ -149,7 +149,7 @@ class Workload:
         if dtype not in GRADIENT_DTYPES:
             raise InputError(f"unknown gradient type {dtype!r}: use one of {', '.join(GRADIENT_DTYPES)}")
         old, new = GRADIENT_DTYPES[self.gradient_dtype], GRADIENT_DTYPES[dtype]
-        tensors = tuple(dataclasses.replace(t, size=t.size // old * new) for t in self.tensors)
+        tensors = tuple(dataclasses.replace(t, size=-(-t.size // old) * new) for t in self.tensors)
         return dataclasses.replace(self, tensors=tensors, gradient_dtype=dtype)
 
     def with_compute_s(self, compute_s: float) -> "Workload":

@@ -25,9 +25,10 @@ _PRECISION = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """What the network costs: `share` of the step is exposed communication, in [0, 1).
+    """What the network costs: the `share` of the step that a free network between the nodes would save, in [0, 1).
 
-    `bound` is the gain of a free network, iteration ÷ compute: no faster network and no better use of it can gain more.
+    Coding, vector additions and links inside a node are not counted. `bound` is the gain where nothing of communication
+    is left, iteration ÷ compute: no faster network and no better use of it can gain more.
     `gains` are those of making one term alone free: ``bandwidth``, ``latency``, ``vector-add``, ``intra-node
     bandwidth``.
     """
@@ -40,9 +41,10 @@ class Bottleneck:
 def bottleneck(job: TrainingJob) -> Bottleneck:
     """Return what the network costs the job."""
     step, rate = job.step(), job.samples_per_s()
+    free = job.with_inter(bandwidth=math.inf, latency_s=0.0).step()
     gains = {term: without.samples_per_s() / rate for term, without in without_terms(job).items()}
     bound = step.iteration_s / step.compute_s if step.compute_s > 0 else math.inf
-    return Bottleneck(step.exposed_s / step.iteration_s, bound, gains)
+    return Bottleneck(max(0.0, 1 - free.iteration_s / step.iteration_s), bound, gains)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,11 @@ class ConsistencyResult:
     steady: bool
 
     @property
+    def age_grows(self) -> bool:
+        """Whether ages grow for as long as the workers run: nothing holds ASP's back where they differ for good."""
+        return self.consistency.name == "asp" and len({self.compute.factor(i) for i in range(self.workers)}) > 1
+
+    @property
     def steps_per_s(self) -> float:
         """Steps of all workers in a second."""
         return self.workers / self.period_s
@@ -255,7 +260,7 @@ def _steps_to_the_bound(
 def _standard_error(values: list[float]) -> float:
     """Standard error of the mean of batches, taken to be independent."""
     mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
+    return math.hypot(*(value - mean for value in values)) / math.sqrt((len(values) - 1) * len(values))
 
 
 def _halves_agree(periods_s: list[float]) -> bool:

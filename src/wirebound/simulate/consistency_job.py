@@ -46,11 +46,16 @@ def exchange_of(
     have no queue: an exchange already takes as long as all of them together need for one of each worker.
 
     With gossip a node exchanges with its neighbours after its step (`gossip_exchange`), uncovered by compute; inside
-    the node its accelerators all-reduce first, without vector additions. The method then gives the compression only.
+    the node its accelerators all-reduce first, without vector additions. The method then gives the ratio only.
 
-    Raises `InputError` for SSP or ASP without parameter servers.
+    Raises `InputError` for SSP or ASP without parameter servers, and for SSP, ASP or gossip with a compressor.
     """
-    nodes = cluster.nodes
+    nodes, cards = cluster.nodes, cluster.nics_per_node
+    degree = consistency.degree(nodes)
+    if method.compresses and (consistency.rule(nodes).shared_model or degree is not None):
+        raise InputError(
+            f"{consistency} is not simulated with a compressor: leave it out, or use bsp or local-sgd, which are"
+        )
     own_servers = method.architecture == "parameter-server" and not method.colocated
     if consistency.rule(nodes).shared_model:
         if method.architecture != "parameter-server":
@@ -63,19 +68,21 @@ def exchange_of(
         alone = method
     step = simulate_step(workload, cluster, alone, include_vector_add=include_vector_add, accumulation=accumulation)
     exchange_s, server_s = step.exposed_s, 0.0
-    degree = consistency.degree(nodes)
     if degree is not None:
         wire = workload.size / method.compression
         exchange_s = 0.0
         if nodes > 1:
-            exchange_s = gossip_exchange(wire, degree, cluster.inter.latency_s, cluster.inter.effective_bandwidth)
+            exchange_s = gossip_exchange(
+                wire, degree, cluster.inter.latency_s, cluster.inter.effective_bandwidth * cards
+            )
         if cluster.accelerators_per_node > 1:
             intra = cluster.intra
             exchange_s = hierarchical_all_reduce(
                 wire, cluster.accelerators_per_node, intra.latency_s, intra.effective_bandwidth, exchange_s
             )
     elif alone is not method:
-        server_s = step.node_wire_bytes / ((method.servers or nodes) * cluster.inter.effective_bandwidth)
+        goodput = cluster.inter.effective_bandwidth * cards * (1 - method.incast)
+        server_s = step.node_wire_bytes / ((method.servers or nodes) * goodput)
     return Exchange(step.compute_s, exchange_s, server_s)
 
 

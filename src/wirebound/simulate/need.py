@@ -86,9 +86,10 @@ def solve_need(
     a bandwidth of 0 and stands any latency.
 
     The search scans upward in steps of 9 % and then bisects. Where the scaling factor only rises (or falls) with the
-    quantity, as it does with fixed messages first come, first served, the answer is exact to rounding. Where messages
-    change with the network or the compute time (mg-wfbp, horovod), transfers overtake (priority), or the collective
-    favours certain sizes (halving-doubling), it need not be monotone: the answer then reaches the target and is the
+    quantity, as it does with fixed messages first come, first served and no coding on the device, the answer is exact
+    to rounding. Where messages change with the network or the compute time (mg-wfbp, horovod), transfers overtake
+    (priority), decoding comes between gradients (a compressor), or the collective favours certain sizes
+    (halving-doubling), it need not be monotone: the answer then reaches the target and is the
     first (for accelerators and latency the last) such value that the scan meets; a narrow exception between two steps
     may be missed.
 

@@ -212,7 +212,7 @@ CHAPTERS = (
                 minimum="1 Gbps",
                 maximum="100 Tbps",
             ),
-            Parameter("kernel_launch", "duration", "10 us", "time to launch a kernel", maximum="1 ms"),
+            Parameter("kernel_launch", "duration", "5 us", "time to launch a kernel", maximum="1 ms"),
             Parameter(
                 "claim_target",
                 "number",
