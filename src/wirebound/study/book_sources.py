@@ -19,6 +19,8 @@ API_PACKAGES = {
     "simulate": "Simulate",
     "fit": "Fit",
     "profile": "Profile",
+    "techniques": "Techniques",
+    "testbed": "Testbed",
     "study": "Study",
     "figures": "Figures",
 }

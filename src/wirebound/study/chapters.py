@@ -289,6 +289,6 @@ CHAPTERS = (
             "compression_ratio/results.json",
             "seven_techniques/predictions.parquet",
         ),
-        data=("published",),
+        data=("published", "recorded/testbed_replay_resnet50.json", "recorded/testbed_replay_vgg16.json"),
     ),
 )
