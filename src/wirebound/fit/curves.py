@@ -35,7 +35,7 @@ FOLDS = 12
 SIZES_PER_PARAMETER = 2
 
 
-class _Curve(NamedTuple):
+class Curve(NamedTuple):
     """One kind of curve: `time` from (logarithms of the parameters, sizes), `starts` from (sizes, times).
 
     `reach` is how far the logarithm of each parameter may move from its start: a parameter that wants to be 0 or
@@ -144,9 +144,9 @@ def _floor_starts(sizes: Array, times: Array) -> list[list[float]]:
 
 #: The curves by name. To add one, write its time and its starts, and add one line.
 CURVES = {
-    "affine": _Curve(("alpha_s", "beta_s_per_byte"), (16, 16), _affine, _affine_starts),
-    "power": _Curve(("alpha_s", "beta", "exponent"), (16, 16, 1), _power, _power_starts),
-    "two-segment": _Curve(
+    "affine": Curve(("alpha_s", "beta_s_per_byte"), (16, 16), _affine, _affine_starts),
+    "power": Curve(("alpha_s", "beta", "exponent"), (16, 16, 1), _power, _power_starts),
+    "two-segment": Curve(
         ("alpha_s", "beta_below_s_per_byte", "beta_above_s_per_byte", "knee_bytes"),
         (16, 16, 16, 8),
         _two_segment,
@@ -160,12 +160,12 @@ ENOUGH_SIZES = SIZES_PER_PARAMETER * max(len(curve.names) for curve in CURVES.va
 #: The curves for compute times over the batch size.
 BATCH_CURVES = {
     "affine": CURVES["affine"],
-    "floor": _Curve(("floor_s", "alpha_s", "beta_s_per_sample"), (16, 16, 16), _floor, _floor_starts),
+    "floor": Curve(("floor_s", "alpha_s", "beta_s_per_sample"), (16, 16, 16), _floor, _floor_starts),
 }
 
 
 def choose_curve(
-    sizes: Sequence[float], times_s: Sequence[float], curves: Mapping[str, _Curve] = CURVES
+    sizes: Sequence[float], times_s: Sequence[float], curves: Mapping[str, Curve] = CURVES
 ) -> CurveChoice | None:
     """Fit every one of `curves` to one time per distinct size (in rising order) and choose by held-out error.
 
@@ -200,7 +200,7 @@ def choose_curve(
     return CurveChoice(best, tuple(candidates))
 
 
-def _held_out_errors(curve: _Curve, sizes: Array, times: Array) -> Array:
+def _held_out_errors(curve: Curve, sizes: Array, times: Array) -> Array:
     """|ln(fitted ÷ measured)| of every size, fitted without its group of sizes."""
     errors = np.empty(len(sizes))
     folds = min(FOLDS, len(sizes))
@@ -211,7 +211,7 @@ def _held_out_errors(curve: _Curve, sizes: Array, times: Array) -> Array:
     return errors
 
 
-def _fit(curve: _Curve, sizes: Array, times: Array) -> Array:
+def _fit(curve: Curve, sizes: Array, times: Array) -> Array:
     """Minimize Σ soft_l1(ln(T/t)) over the logarithms of the parameters, from every start; the best end."""
 
     def residuals(logs: Array) -> Array:
