@@ -1,0 +1,58 @@
+"""A gradient as compressors take it in: flat, in single precision, finite."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from wirebound.errors import InputError, WireboundError
+from wirebound.techniques.compress import fused
+
+#: Other types would lose precision in single precision, or are no gradients.
+TYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def finite_values(tensor: Tensor) -> Tensor:
+    """Return the tensor flat and in fp32, a view where it is that already.
+
+    Raises `WireboundError` that counts the values that are infinite or not a number, `InputError` for another type.
+    """
+    if tensor.dtype not in TYPES:
+        raise InputError(f"gradients of type {tensor.dtype} are not compressed: use float32, float16 or bfloat16")
+    values = tensor.detach().reshape(-1).float().contiguous()
+    unusable = fused.count_unusable(values)
+    if unusable:
+        raise WireboundError(f"{unusable} of {values.numel()} values of the gradient are infinite or not a number")
+    return values
+
+
+def finite_scale(scale: Tensor) -> Tensor:
+    """Return the scale; raises `WireboundError` where the values were too large to have one in fp32."""
+    if not bool(torch.isfinite(scale).all()):
+        raise WireboundError("the values of the gradient are too large: their scale exceeds single precision")
+    return scale
+
+
+def kept(share: float, elements: int) -> int:
+    """Return how many values a sparse compressor keeps: ⌈share · d⌉, at least one if there is one."""
+    return min(elements, max(1, math.ceil(share * elements)))
+
+
+def rows_and_columns(shape: Sequence[int]) -> tuple[int, int]:
+    """Return a tensor (n, a, b, …) as the matrix n × (a·b·…), one row for each output unit; a vector is one row."""
+    elements = math.prod(shape)
+    return (shape[0], elements // shape[0]) if len(shape) > 1 and shape[0] else (1, elements)
+
+
+def checked_share(share: float) -> None:
+    """Raise `InputError` unless `share` is greater than 0 and at most 1."""
+    if not 0 < share <= 1:
+        raise InputError(f"share = {share} of values kept must be greater than 0 and at most 1")
+
+
+def scattered(places: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return fp32 zeros of a shape with `values` at flat `places`."""
+    dense = torch.zeros(math.prod(shape), device=values.device)
+    dense[places.long()] = values.float()
+    return dense.view(tuple(shape))

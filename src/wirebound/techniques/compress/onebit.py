@@ -1,0 +1,46 @@
+"""1-bit SGD (Seide et al., Interspeech 2014): signs, and for each column the means of what is below 0 and what is not.
+
+p = g + e;  C(p) = mean of p's column over p < 0, or over p ≥ 0;  e ← p − C(p).
+What Seide et al. call a column, the weights of one output unit, is a row of our matrix; a vector is one column.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from wirebound.techniques.compress import fused
+from wirebound.techniques.compress.gradient import finite_scale, finite_values, rows_and_columns
+from wirebound.techniques.compress.payload import Payload, Travel
+from wirebound.techniques.compress.state import Residual
+
+
+@dataclass(frozen=True, slots=True)
+class OneBit:
+    """Wire: ⌈d/8⌉ bytes, a bit is 1 for a value of at least 0; then two fp32 means for each column."""
+
+    travels: ClassVar[Travel] = "all-gather"
+
+    def new_state(self, seed: int, worker: int, tensor: int) -> Residual:
+        return Residual()
+
+    def encode(self, tensor: Tensor, state: Residual) -> Payload:
+        gradient = finite_values(tensor)
+        p = gradient if state.residual is None else gradient + state.residual
+        p = p.view(*rows_and_columns(tensor.shape))
+        above = p >= 0
+        counts = above.sum(1)  # one for each column
+        high = p.clamp(min=0).sum(1, dtype=torch.float64) / counts.clamp(min=1)
+        low = p.clamp(max=0).sum(1, dtype=torch.float64) / (p.shape[1] - counts).clamp(min=1)
+        means = finite_scale(torch.stack([low, high]).float())  # (2, columns)
+        state.residual = (p - torch.where(above, means[1][:, None], means[0][:, None])).view(-1)
+        return Payload((fused.pack_flags(above.view(-1)), means.view(-1)))
+
+    def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
+        bits, means = payload.buffers
+        rows, columns = rows_and_columns(shape)
+        above = fused.unpack_fields(bits, 1, rows * columns).view(rows, columns) > 0
+        low, high = means.view(2, rows, 1)
+        return torch.where(above, high, low).view(tuple(shape))

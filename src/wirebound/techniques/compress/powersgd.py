@@ -1,0 +1,62 @@
+"""PowerSGD (Vogels et al., NeurIPS 2019): a matrix as the product of two thin factors; torch's own hook does it.
+
+P = MQ is all-reduced and orthogonalized, then Q = MᵀP is all-reduced; Q is kept for the next step (warm start), what
+PQᵀ misses is added to the next gradient (error feedback). Vectors, and matrices whose factors are no smaller than
+themselves, are all-reduced as they are.
+"""
+
+from typing import Any
+
+from torch import Tensor
+
+from wirebound.errors import InputError, WireboundError
+
+#: Added to the norm of a column, so that a gradient of zeros has no column divided by 0.
+EPSILON = 1e-8
+#: torch's hook needs two steps of plain all-reduce, as DDP rebuilds its buckets after the first.
+FIRST_STEP = 2
+
+
+def new_state(rank: int, group: Any = None, *, seed: int = 0, first_step: int = FIRST_STEP) -> Any:
+    """Return the state for torch's hook; raises `InputError` for a rank below 1."""
+    from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState
+
+    if rank < 1:
+        raise InputError(f"powersgd: rank = {rank} must be at least 1")
+    return PowerSGDState(
+        group,
+        matrix_approximation_rank=rank,
+        start_powerSGD_iter=first_step,
+        min_compression_rate=1,
+        orthogonalization_epsilon=EPSILON,
+        random_seed=seed,
+    )
+
+
+def hook(state: Any, bucket: Any) -> Any:
+    """torch's hook for one bucket: on gloo it waits within a callback, and with several buckets can hang.
+
+    Raises `WireboundError` for a second bucket on gloo.
+    """
+    import torch.distributed as dist
+    from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import powerSGD_hook
+
+    if not (bucket.index() == 0 and bucket.is_last()) and dist.get_backend(state.process_group) == "gloo":
+        raise WireboundError("PowerSGD on gloo needs all gradients in one bucket: give DDP a larger bucket_cap_mb")
+    return powerSGD_hook(state, bucket)
+
+
+def payload_bytes(state: Any, tensors: list[Tensor]) -> int:
+    """Return the bytes of one step's factors and uncompressed tensors, as torch's hook decides what to compress."""
+    from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import _should_compress
+
+    size = 0
+    for tensor in tensors:
+        rows = tensor.shape[0] if tensor.dim() else 1
+        columns = tensor.numel() // max(1, rows)
+        rank = min(rows, columns, state.matrix_approximation_rank)
+        compressed, whole, factors = _should_compress(  # type: ignore[no-untyped-call]
+            rows, columns, rank, state.min_compression_rate
+        )
+        size += tensor.element_size() * (factors if compressed else whole)
+    return size
