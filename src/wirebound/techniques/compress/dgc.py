@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from wirebound.errors import InputError
 from wirebound.techniques.compress import random
@@ -80,7 +81,7 @@ class Dgc:
         state.step += 1
         count = torch.tensor([len(places)], dtype=torch.int32, device=v.device)
         unused = (0, room - len(places))
-        return Payload((count, torch.nn.functional.pad(places.int(), unused), torch.nn.functional.pad(values, unused)))
+        return Payload((count, pad(places.int(), unused), pad(values, unused)))
 
     def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
         count, places, values = payload.buffers

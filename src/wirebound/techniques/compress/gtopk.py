@@ -19,8 +19,8 @@ from wirebound.techniques.compress.payload import Payload, Travel
 from wirebound.techniques.compress.state import Residual
 from wirebound.techniques.compress.topk import TopK
 
-#: The top bit of an int32 index.
-_FLAG = -(2**31)
+#: The top bit of an int32 index: set on the way down where a receiver's set had been rejected at that place.
+FLAG = -(2**31)
 
 
 class Merged(NamedTuple):
@@ -51,7 +51,7 @@ class GTopK:
     def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
         """Return the sum over workers that a final payload holds; flags of places are ignored."""
         places, values = payload.buffers
-        return scattered(places & ~_FLAG, values, shape)
+        return scattered(places & ~FLAG, values, shape)
 
 
 def merge(ours: Payload, theirs: Payload) -> Merged:

@@ -5,6 +5,7 @@ PQᵀ misses is added to the next gradient (error feedback). Vectors, and matric
 themselves, are all-reduced as they are.
 """
 
+import copy
 from typing import Any
 
 from torch import Tensor
@@ -44,6 +45,22 @@ def hook(state: Any, bucket: Any) -> Any:
     if not (bucket.index() == 0 and bucket.is_last()) and dist.get_backend(state.process_group) == "gloo":
         raise WireboundError("PowerSGD on gloo needs all gradients in one bucket: give DDP a larger bucket_cap_mb")
     return powerSGD_hook(state, bucket)
+
+
+def state_dict(state: Any) -> dict[str, Any]:
+    """Return copies of everything but the process group, in plain types and tensors."""
+    saved = {name: copy.deepcopy(getattr(state, name)) for name in state.__slots__ if name != "process_group"}
+    kind, keys, *rest = saved["rng"].get_state()
+    return saved | {"rng": [kind, keys.tolist(), *rest]}
+
+
+def load_state_dict(state: Any, saved: dict[str, Any]) -> None:
+    """Take over what `state_dict` returned."""
+    for name, value in copy.deepcopy(saved).items():
+        if name == "rng":
+            state.rng.set_state(tuple(value))
+        else:
+            setattr(state, name, value)
 
 
 def payload_bytes(state: Any, tensors: list[Tensor]) -> int:

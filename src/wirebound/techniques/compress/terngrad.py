@@ -84,6 +84,7 @@ class TernGradShared:
 
     @property
     def fields_per_word(self) -> int:
+        """Whole fields in a word; the top bit may be one of them, for sums wrap around as those of unsigned words."""
         return _WORD_BITS // self.bits
 
     def new_state(self, seed: int, worker: int, tensor: int) -> Draws:
@@ -103,7 +104,7 @@ class TernGradShared:
         padded = fields.new_zeros(words * self.fields_per_word)
         padded[: fields.numel()] = fields
         places = self.bits * torch.arange(self.fields_per_word, device=fields.device)
-        return Payload((scale.clone(), (padded.view(words, -1) << places).sum(1)))
+        return Payload((scale.clone(), (padded.view(words, self.fields_per_word) << places).sum(1)))
 
     def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
         """Return the sum of as many workers' gradients as `workers` says, from the sum of their words."""
