@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
 
 from wirebound.model import Compressor
 from wirebound.techniques.compress import powersgd
@@ -56,7 +57,7 @@ def hook_for(compressor: GradientCompressor) -> Callable[..., Any]:
     return hooks[compressor.travels]
 
 
-def all_reduce_hook(state: HookState, bucket: Any) -> Any:
+def all_reduce_hook(state: HookState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     """Sum one buffer of values. Each is divided by the number of workers first, so that no sum leaves fp16's range."""
     payloads = state.encoded(bucket)
     values = torch.cat([payload.buffers[0] for payload in payloads]).div_(state.workers)
@@ -66,12 +67,12 @@ def all_reduce_hook(state: HookState, bucket: Any) -> Any:
         parts = torch.split(values, [payload.buffers[0].numel() for payload in payloads])
         for payload, part, gradient in zip(payloads, parts, bucket.gradients(), strict=True):
             gradient.copy_(state.compressor.decode(Payload((part,), payload.known), gradient.shape))
-        return bucket.buffer()  # type: ignore[no-any-return]
+        return bucket.buffer()
 
-    return dist.all_reduce(values, group=state.group, async_op=True).get_future().then(decode)
+    return _then(dist.all_reduce(values, group=state.group, async_op=True), decode)
 
 
-def terngrad_shared_hook(state: HookState, bucket: Any) -> Any:
+def terngrad_shared_hook(state: HookState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     """Agree on the largest scales, waiting for it, then sum words of ternary fields."""
     compressor = state.compressor
     names = [state.name_of(parameter) for parameter in bucket.parameters()]
@@ -90,12 +91,12 @@ def terngrad_shared_hook(state: HookState, bucket: Any) -> Any:
         for payload, part, gradient in zip(payloads, parts, bucket.gradients(), strict=True):
             total = compressor.decode(Payload((payload.buffers[0], part)), gradient.shape)
             gradient.copy_(total / state.workers)
-        return bucket.buffer()  # type: ignore[no-any-return]
+        return bucket.buffer()
 
-    return dist.all_reduce(words, group=state.group, async_op=True).get_future().then(decode)
+    return _then(dist.all_reduce(words, group=state.group, async_op=True), decode)
 
 
-def all_gather_hook(state: HookState, bucket: Any) -> Any:
+def all_gather_hook(state: HookState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     """Gather everybody's payloads, decode and average them in the order of the workers."""
     payloads = state.encoded(bucket)
 
@@ -109,7 +110,7 @@ def all_gather_hook(state: HookState, bucket: Any) -> Any:
     return _gathered(state, bucket, payloads, decode)
 
 
-def vote_hook(state: HookState, bucket: Any) -> Any:
+def vote_hook(state: HookState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     """Gather everybody's signs and count: each worker is the server that the papers have, and sends it nothing back."""
     steps = [state.states[state.name_of(parameter)].step for parameter in bucket.parameters()]
     payloads = state.encoded(bucket)
@@ -124,7 +125,7 @@ def vote_hook(state: HookState, bucket: Any) -> Any:
     return _gathered(state, bucket, payloads, decode)
 
 
-def gtopk_hook(state: HookState, bucket: Any) -> Any:
+def gtopk_hook(state: HookState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     """Merge in the tree, waiting for it: each hop needs the one before."""
     payloads = state.encoded(bucket)
     states = [state.states[state.name_of(parameter)] for parameter in bucket.parameters()]
@@ -136,8 +137,8 @@ def gtopk_hook(state: HookState, bucket: Any) -> Any:
 
 
 def _gathered(
-    state: HookState, bucket: Any, payloads: list[Payload], decode: Callable[[list[list[Payload]]], None]
-) -> Any:
+    state: HookState, bucket: GradBucket, payloads: list[Payload], decode: Callable[[list[list[Payload]]], None]
+) -> torch.futures.Future[Tensor]:
     """Start an all-gather of one message of bytes; `decode` takes the payloads of each worker, in their order."""
     message = to_bytes(payloads)
     state.sent_bytes += message.numel()
@@ -147,13 +148,19 @@ def _gathered(
 
     def received(future: Any) -> Tensor:
         decode([from_bytes(part, payloads) for part in torch.split(gathered, message.numel())])
-        return bucket.buffer()  # type: ignore[no-any-return]
+        return bucket.buffer()
 
-    work = dist.all_gather_into_tensor(gathered, message, group=state.group, async_op=True)
-    return work.get_future().then(received)
+    # Newer versions of torch have another name for it.
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    return _then(gather(gathered, message, group=state.group, async_op=True), received)
 
 
-def _done(bucket: Any) -> Any:
-    future: Any = torch.futures.Future()
+def _then(work: Any, decode: Callable[[Any], Tensor]) -> torch.futures.Future[Tensor]:
+    future: torch.futures.Future[Tensor] = work.get_future().then(decode)
+    return future
+
+
+def _done(bucket: GradBucket) -> torch.futures.Future[Tensor]:
+    future: torch.futures.Future[Tensor] = torch.futures.Future()
     future.set_result(bucket.buffer())
     return future

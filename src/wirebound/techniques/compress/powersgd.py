@@ -8,7 +8,10 @@ themselves, are all-reduced as they are.
 import copy
 from typing import Any
 
+import torch
+import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
 
 from wirebound.errors import InputError, WireboundError
 
@@ -34,21 +37,26 @@ def new_state(rank: int, group: Any = None, *, seed: int = 0, first_step: int = 
     )
 
 
-def hook(state: Any, bucket: Any) -> Any:
+def hook(state: Any, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     """torch's hook for one bucket: on gloo it waits within a callback, and with several buckets can hang.
 
-    Raises `WireboundError` for a second bucket on gloo.
+    Raises `WireboundError` for a second bucket on gloo, and for a parameter without a dimension, which has no rows.
     """
-    import torch.distributed as dist
     from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import powerSGD_hook
 
     if not (bucket.index() == 0 and bucket.is_last()) and dist.get_backend(state.process_group) == "gloo":
         raise WireboundError("PowerSGD on gloo needs all gradients in one bucket: give DDP a larger bucket_cap_mb")
+    if any(gradient.dim() == 0 for gradient in bucket.gradients()):
+        raise WireboundError("PowerSGD cannot take a parameter without a dimension: give it the shape (1,)")
     return powerSGD_hook(state, bucket)
 
 
 def state_dict(state: Any) -> dict[str, Any]:
-    """Return copies of everything but the process group, in plain types and tensors."""
+    """Return copies of everything but the process group, in plain types and tensors.
+
+    torch's state goes by places in a bucket, and DDP moves parameters to other places after its first step. For a
+    resumed run to equal the uninterrupted one, make one step whose gradients are thrown away, then load the state.
+    """
     saved = {name: copy.deepcopy(getattr(state, name)) for name in state.__slots__ if name != "process_group"}
     kind, keys, *rest = saved["rng"].get_state()
     return saved | {"rng": [kind, keys.tolist(), *rest]}
