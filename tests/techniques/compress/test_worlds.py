@@ -1,6 +1,6 @@
 """Real processes: every compressor as a hook of DDP on gloo, against the same steps calculated in this process.
 
-One start of processes for each world size; `world_worker.py` says what they do.
+Four processes are started once; `world_worker.py` says what they do, in worlds of 1 to 4 of them.
 """
 
 import os
@@ -22,28 +22,26 @@ from wirebound.techniques.compress.gtopk_tree import children, parent
 from wirebound.techniques.compress.terngrad import TernGradShared
 
 from .cases import as_engine_sees
-from .world_worker import SHAPES, STEPS, TEXTS, given
+from .world_worker import SHAPES, STEPS, TEXTS, WORLDS, given
 
 TIME_LIMIT_S = 300
 
 
 @contextmanager
-def started(folder, world):
+def started(folder):
     """One process for each rank; however this is left, all of them are gone."""
-    environment = dict(os.environ, TORCH_NUM_THREADS="1")
+    environment = dict(os.environ)
     environment["PYTHONPATH"] = str(Path(wirebound.__file__).parents[1])
     loopback = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
     if loopback:
         environment["GLOO_SOCKET_IFNAME"] = loopback
     workers = []
     try:
-        for rank in range(world):
+        for rank in range(max(WORLDS)):
             with (folder / f"rank-{rank}.log").open("wb") as log:
                 command = [sys.executable, str(Path(__file__).with_name("world_worker.py")), str(folder), str(rank)]
                 workers.append(
-                    subprocess.Popen(
-                        [*command, str(world)], stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment
-                    )
+                    subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
                 )
         yield workers
     finally:
@@ -53,24 +51,29 @@ def started(folder, world):
             worker.stdin.close()
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3, 4], ids=lambda world: f"{world} workers")
-def world(request, tmp_path_factory):
-    """What every rank saw, in the order of the ranks."""
-    size = request.param
-    folder = tmp_path_factory.mktemp(f"world-{size}")
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """What every rank saw, by world."""
+    folder = tmp_path_factory.mktemp("worlds")
     # Compiled once here, read from the cache by the processes.
     for text in ("ef-signsgd", "qsgd:7,100", "terngrad", "signsgd"):
         compressor = compressor_of(compressor_named(text))
         compressor.decode(compressor.encode(torch.ones(9), compressor.new_state(0, 0, 0)), (9,))
-    with started(folder, size) as workers:
+    with started(folder) as workers:
         deadline = time.monotonic() + TIME_LIMIT_S
         while any(worker.poll() is None for worker in workers) and not any(worker.poll() for worker in workers):
             assert time.monotonic() < deadline, "the processes did not end"
             time.sleep(0.05)
-        failed = [rank for rank, worker in enumerate(workers) if worker.wait(timeout=TIME_LIMIT_S)]
+        failed = [rank for rank, worker in enumerate(workers) if worker.poll()]
     logs = [(folder / f"rank-{rank}.log").read_text(encoding="utf-8", errors="replace")[-3000:] for rank in failed]
     assert not failed, "\n".join(logs)
-    return [torch.load(folder / f"rank-{rank}.pt") for rank in range(size)]
+    return [torch.load(folder / f"rank-{rank}.pt") for rank in range(max(WORLDS))]
+
+
+@pytest.fixture(params=WORLDS, ids=lambda world: f"{world} workers")
+def world(request, seen):
+    """What every rank of one world saw, in the order of the ranks."""
+    return [rank[request.param] for rank in seen[: request.param]]
 
 
 def equal(left, right):

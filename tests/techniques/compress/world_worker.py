@@ -1,4 +1,4 @@
-"""One rank of a world that runs every compressor in turn: `python world_worker.py FOLDER RANK WORLD`.
+"""One rank of four that runs every compressor in turn, in worlds of 1 to 4: `python world_worker.py FOLDER RANK`.
 
 Writes what it saw to ``rank-RANK.pt`` in the folder: the test judges it. Ends when its standard input closes.
 """
@@ -37,6 +37,7 @@ TEXTS = (
     "powersgd:1",
 )
 STEPS = 5
+WORLDS = (1, 2, 3, 4)
 
 
 class Given(nn.Module):
@@ -68,10 +69,11 @@ def compressor(text, world):
     return compressor_named(text)
 
 
-def wrapped(text, world, **options):
+def wrapped(text, group, **options):
     """A fresh model with its hook; small buckets, except for PowerSGD."""
-    model = DistributedDataParallel(Given(), bucket_cap_mb=100 if text.startswith("powersgd") else 0.001, **options)
-    return model, hooks.register(model, compressor(text, world), seed=11)
+    bucket_cap_mb = 100 if text.startswith("powersgd") else 0.001
+    model = DistributedDataParallel(Given(), process_group=group, bucket_cap_mb=bucket_cap_mb, **options)
+    return model, hooks.register(model, compressor(text, group.size()), group, seed=11)
 
 
 def run(model, rank, steps):
@@ -99,24 +101,24 @@ def load_state(state, saved):
         powersgd.load_state_dict(state, saved)
 
 
-def resumed(text, rank, world):
+def resumed(text, rank, group):
     """Gradients of an uninterrupted run, and of one that stopped and went on in a new model."""
     # DDP then never rearranges its buckets, so that sums are taken in the same order in all models.
     options = {} if text.startswith("powersgd") else {"find_unused_parameters": True}
-    model, _ = wrapped(text, world, **options)
+    model, _ = wrapped(text, group, **options)
     whole = run(model, rank, range(STEPS))
-    model, state = wrapped(text, world, **options)
+    model, state = wrapped(text, group, **options)
     first = run(model, rank, range(3))
     saved = saved_state(state)
-    model, state = wrapped(text, world, **options)
+    model, state = wrapped(text, group, **options)
     if text.startswith("powersgd"):
         run(model, rank, [0])  # see powersgd.state_dict
     load_state(state, saved)
     return whole, first + run(model, rank, range(3, STEPS))
 
 
-def message_of_broken_gradient(text, rank, world):
-    model, _ = wrapped(text, world)
+def message_of_broken_gradient(text, rank, group):
+    model, _ = wrapped(text, group)
     broken = given(rank, 0)
     broken["filter"][1, 2, 0, 0] = float("nan")
     try:
@@ -126,21 +128,21 @@ def message_of_broken_gradient(text, rank, world):
     return None
 
 
-def torchs_own(hook, rank):
-    model = DistributedDataParallel(Given(), bucket_cap_mb=0.001)
-    model.register_comm_hook(None, hook)
+def torchs_own(hook, rank, group):
+    model = DistributedDataParallel(Given(), process_group=group, bucket_cap_mb=0.001)
+    model.register_comm_hook(group, hook)
     return run(model, rank, range(STEPS))
 
 
-def one(text, rank, world):
-    model, state = wrapped(text, world)
+def one(text, rank, group):
+    model, state = wrapped(text, group)
     result = {"gradients": run(model, rank, range(STEPS))}
     result["parameters"] = {name: p.detach().clone() for name, p in model.module.named_parameters()}
     result["state"] = saved_state(state)
     result["sent_bytes"] = getattr(state, "sent_bytes", None)
-    result["whole"], result["resumed"] = resumed(text, rank, world)
+    result["whole"], result["resumed"] = resumed(text, rank, group)
     if not text.startswith("powersgd"):
-        result["message"] = message_of_broken_gradient(text, rank, world)
+        result["message"] = message_of_broken_gradient(text, rank, group)
     return result
 
 
@@ -150,17 +152,22 @@ def end_with_parent():
     os._exit(3)
 
 
-def main(folder, rank, world):
+def main(folder, rank):
     threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    store = dist.FileStore(str(folder / "store"), world)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=240))
-    results = {text: one(text, rank, world) for text in TEXTS}
-    results["torch fp16"] = torchs_own(fp16_compress_hook, rank)
-    torch.save(results, folder / f"rank-{rank}.pt")
+    store = dist.FileStore(str(folder / "store"), max(WORLDS))
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=max(WORLDS), timeout=timedelta(seconds=240))
+    groups = {world: dist.new_group(list(range(world))) for world in WORLDS}
+    found = {}
+    for world, group in groups.items():
+        if rank < world:
+            found[world] = {text: one(text, rank, group) for text in TEXTS}
+            found[world]["torch fp16"] = torchs_own(fp16_compress_hook, rank, group)
+        dist.barrier()
+    torch.save(found, folder / f"rank-{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))
