@@ -1,7 +1,7 @@
 """How fast compressors are: python benchmarks/encode.py [--mib 64] [--rounds 7] [--json FILE]
 
-Encodes and decodes a tensor of 64 MiB with each compressor, on two threads, beside a copy of that tensor in memory by
-torch on as many threads, and prints the ratios of the medians: all of one run, in turns, as other work on the machine
+Encodes a tensor of 64 MiB with each compressor and decodes it into a tensor that is there, on two threads, beside a
+copy of that tensor in memory by torch on as many threads, and prints the ratios of the medians: all of one run, in turns, as other work on the machine
 slows both. `randomness` is the share of the time that its random numbers alone take. Top-k is compared with torch.topk.
 """
 
@@ -35,12 +35,12 @@ def measure(mebibytes, rounds):
     torch.set_num_threads(THREADS)
     shape = (mebibytes * 256, 1024)
     gradient = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    copy = torch.empty_like(gradient)
+    copy, out, numbers = torch.empty_like(gradient), torch.empty_like(gradient), torch.empty(gradient.numel())
     device, elements = torch.device("cpu"), gradient.numel()
     magnitudes, kept = gradient.abs().view(-1), -(-elements // 100)
     calls = {
         "copy": lambda: copy.copy_(gradient),
-        "random numbers": lambda: random.uniform(elements, (0, 0, 0, 0), device),
+        "random numbers": lambda: random.uniform(elements, (0, 0, 0, 0), device, numbers),
         "random places": lambda: random.distinct(kept, elements, (0, 0, 0, 0), device),
         "torch.topk": lambda: torch.topk(magnitudes, kept, sorted=False),
     }
@@ -53,7 +53,7 @@ def measure(mebibytes, rounds):
             payloads[text] = compressor.encode(gradient, state)
 
         calls[f"{text} encode"] = encode
-        calls[f"{text} decode"] = lambda compressor=compressor, text=text: compressor.decode(payloads[text], shape)
+        calls[f"{text} decode"] = lambda compressor=compressor, text=text: compressor.decode(payloads[text], shape, out)
     for call in calls.values():
         call()
     found = {name: [] for name in calls}

@@ -15,14 +15,15 @@ class GradientCompressor(Protocol):
 
     `encode` takes a gradient of any shape and the state that `new_state` made for it, and brings that up to date;
     nothing else is remembered. It raises `WireboundError`, and leaves the state as it was, where a value is infinite
-    or not a number. `decode` returns fp32 values in the shape asked for.
+    or not a number. `decode` returns fp32 values in the shape asked for, in `out` (fp32, contiguous, of
+    that shape) where one is given: fresh memory costs more than most decoding.
     """
 
     travels: ClassVar[Travel]
 
     def new_state(self, seed: int, worker: int, tensor: int) -> Any: ...
     def encode(self, tensor: Tensor, state: Any) -> Payload: ...
-    def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor: ...
+    def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor: ...
 
 
 def compressor_of(chosen: Compressor) -> GradientCompressor:

@@ -83,10 +83,10 @@ class Dgc:
         unused = (0, room - len(places))
         return Payload((count, pad(places.int(), unused), pad(values, unused)))
 
-    def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
+    def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
         count, places, values = payload.buffers
         used = int(count)
-        return scattered(places[:used], values[:used], shape)
+        return scattered(places[:used], values[:used], shape, out)
 
     def _clipped(self, gradient: Tensor) -> Tensor:
         if self.clip_norm is None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from wirebound.techniques.compress import fused
-from wirebound.techniques.compress.gradient import finite_scale, finite_values
+from wirebound.techniques.compress.gradient import empty, finite_scale, finite_values
 from wirebound.techniques.compress.payload import Payload, Travel
 from wirebound.techniques.compress.state import State
 
@@ -60,7 +60,8 @@ class EfSignSgd:
         state.corrected, state.scale = p, finite_scale((total / max(1, p.numel())).float().view(1))
         return Payload((state.scale.clone(), bits))
 
-    def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
+    def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
         scale, bits = payload.buffers
-        size = float(scale)
-        return fused.unpack_signs(bits, torch.Size(shape).numel(), -size, size).view(tuple(shape))
+        values = empty(shape, out, bits.device)
+        fused.unpack_signs(bits, -float(scale), float(scale), values)
+        return values.view(tuple(shape))

@@ -47,14 +47,14 @@ def in_pieces(kernel: Callable[..., None], arguments: tuple[Any, ...], blocks: i
         piece.result()
 
 
-def count_unusable(values: Tensor) -> int:
-    """Return how many fp32 values are infinite or not a number."""
+def count_beyond(values: Tensor, largest: float) -> int:
+    """Return how many fp32 values are of larger magnitude, or not a number."""
     kernels = kernels_for(values)
     if kernels is None:
-        return int(values.numel() - torch.isfinite(values).sum())
+        return int(values.numel() - (values.abs() <= largest).sum())
     blocks = _blocks(values.numel(), kernels.BLOCK)
     found = torch.zeros(blocks, dtype=torch.int64)
-    in_pieces(kernels.count_unusable, (values.numpy(), found.numpy()), blocks, values.numel())
+    in_pieces(kernels.count_beyond, (values.numpy(), largest, found.numpy()), blocks, values.numel())
     return int(found.sum())
 
 
@@ -75,17 +75,16 @@ def pack_flags(flags: Tensor) -> Tensor:
     return pack_fields(flags.to(torch.uint8), 1)
 
 
-def unpack_signs(packed: Tensor, elements: int, low: float, high: float) -> Tensor:
-    """Return fp32 values: `high` where a bit is 1, else `low`."""
-    kernels = kernels_for(packed)
+def unpack_signs(packed: Tensor, low: float, high: float, values: Tensor) -> None:
+    """Fill flat fp32 `values`: `high` where a bit is 1, else `low`."""
+    kernels, elements = kernels_for(packed), values.numel()
     if kernels is None:
-        return torch.where(unpack_fields(packed, 1, elements) > 0, high, low).float()
-    values = torch.empty(elements)
+        values.copy_(torch.where(unpack_fields(packed, 1, elements) > 0, high, low))
+        return
     bits = (torch.arange(256)[:, None] >> torch.arange(8)) & 1
     table = torch.where(bits > 0, high, low).float()  # (256, 8): the values of each byte
     arguments = (packed.numpy(), table.numpy(), values.numpy())
     in_pieces(kernels.unpack_signs, arguments, _blocks(elements, kernels.BLOCK), elements)
-    return values
 
 
 def pack_fields(fields: Tensor, bits: int) -> Tensor:

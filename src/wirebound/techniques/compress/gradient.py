@@ -13,16 +13,25 @@ from wirebound.techniques.compress import fused
 TYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def finite_values(tensor: Tensor) -> Tensor:
+#: The largest number of single precision.
+LARGEST = torch.finfo(torch.float32).max
+
+
+def finite_values(tensor: Tensor, largest: float = LARGEST, holds: torch.dtype = torch.float32) -> Tensor:
     """Return the tensor flat and in fp32, a view where it is that already.
 
-    Raises `WireboundError` that counts the values that are infinite or not a number, `InputError` for another type.
+    Raises `WireboundError` that counts the values that are infinite or not a number, or tells of values beyond
+    `largest`, which the type `holds` cannot hold; `InputError` for a type of tensor that is not compressed.
     """
     if tensor.dtype not in TYPES:
         raise InputError(f"gradients of type {tensor.dtype} are not compressed: use float32, float16 or bfloat16")
     values = tensor.detach().reshape(-1).float().contiguous()
-    unusable = fused.count_unusable(values)
-    if unusable:
+    if fused.count_beyond(values, largest):
+        unusable = values.numel() - int(torch.isfinite(values).sum())
+        if not unusable:
+            raise WireboundError(
+                f"the gradient has values beyond {torch.finfo(holds).max:g}, the largest of {holds}: use bf16"
+            )
         raise WireboundError(f"{unusable} of {values.numel()} values of the gradient are infinite or not a number")
     return values
 
@@ -51,8 +60,18 @@ def checked_share(share: float) -> None:
         raise InputError(f"share = {share} of values kept must be greater than 0 and at most 1")
 
 
-def scattered(places: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
+def empty(shape: Sequence[int], out: Tensor | None, device: torch.device) -> Tensor:
+    """Return a flat fp32 tensor to write to: `out`, or a new one."""
+    return torch.empty(math.prod(shape), device=device) if out is None else out.view(-1)
+
+
+def filled(values: Tensor, shape: Sequence[int], out: Tensor | None) -> Tensor:
+    """Return the values as fp32 in a shape, in `out` where there is one."""
+    return empty(shape, out, values.device).copy_(values.view(-1)).view(tuple(shape))
+
+
+def scattered(places: Tensor, values: Tensor, shape: Sequence[int], out: Tensor | None) -> Tensor:
     """Return fp32 zeros of a shape with `values` at flat `places`."""
-    dense = torch.zeros(math.prod(shape), device=values.device)
+    dense = empty(shape, out, values.device).zero_()
     dense[places.long()] = values.float()
     return dense.view(tuple(shape))

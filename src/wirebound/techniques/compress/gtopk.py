@@ -48,10 +48,10 @@ class GTopK:
         """Return this worker's own Top-k, as `topk` does."""
         return TopK(self.share).encode(tensor, state)
 
-    def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
+    def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
         """Return the sum over workers that a final payload holds; flags of places are ignored."""
         places, values = payload.buffers
-        return scattered(places & ~FLAG, values, shape)
+        return scattered(places & ~FLAG, values, shape, out)
 
 
 def merge(ours: Payload, theirs: Payload) -> Merged:

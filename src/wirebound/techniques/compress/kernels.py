@@ -53,14 +53,15 @@ def _sum_squares(values):  # type: ignore[no-untyped-def]
 
 
 @_compiled()
-def count_unusable(values, found, start, stop):  # type: ignore[no-untyped-def]
-    """Per block, how many values are infinite or not a number."""
+def count_beyond(values, largest, found, start, stop):  # type: ignore[no-untyped-def]
+    """Per block, how many values are of larger magnitude, or not a number."""
+    limit = np.float32(largest)
     for block in range(start, stop):
         part = values[block * BLOCK : (block + 1) * BLOCK]
-        unusable = 0
+        beyond = 0
         for i in range(part.size):
-            unusable += not (abs(part[i]) <= np.float32(3.4028235e38))
-        found[block] = unusable
+            beyond += not (abs(part[i]) <= limit)
+        found[block] = beyond
 
 
 @_compiled()

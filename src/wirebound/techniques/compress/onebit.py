@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from wirebound.techniques.compress import fused
-from wirebound.techniques.compress.gradient import finite_scale, finite_values, rows_and_columns
+from wirebound.techniques.compress.gradient import filled, finite_scale, finite_values, rows_and_columns
 from wirebound.techniques.compress.payload import Payload, Travel
 from wirebound.techniques.compress.state import Residual
 
@@ -38,9 +38,9 @@ class OneBit:
         state.residual = (p - torch.where(above, means[1][:, None], means[0][:, None])).view(-1)
         return Payload((fused.pack_flags(above.view(-1)), means.view(-1)))
 
-    def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
+    def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
         bits, means = payload.buffers
         rows, columns = rows_and_columns(shape)
         above = fused.unpack_fields(bits, 1, rows * columns).view(rows, columns) > 0
         low, high = means.view(2, rows, 1)
-        return torch.where(above, high, low).view(tuple(shape))
+        return filled(torch.where(above, high, low), shape, out)

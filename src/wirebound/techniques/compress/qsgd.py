@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from wirebound.errors import InputError
 from wirebound.techniques.compress import fused, random
-from wirebound.techniques.compress.gradient import finite_scale, finite_values
+from wirebound.techniques.compress.gradient import empty, filled, finite_scale, finite_values
 from wirebound.techniques.compress.payload import Payload, Travel
 from wirebound.techniques.compress.state import Draws
 
@@ -63,12 +63,12 @@ class Qsgd:
         state.step += 1
         return Payload((norms, packed))
 
-    def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
+    def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
         norms, packed = payload.buffers
         elements = torch.Size(shape).numel()
         kernels = fused.kernels_for(packed)
         if kernels is not None:
-            values = torch.empty(elements)
+            values = empty(shape, out, packed.device)
             settings = (self.levels, self.bits, self.bucket)
             arguments = (norms.numpy(), packed.numpy(), *settings, values.numpy())
             fused.in_pieces(kernels.qsgd_decode, arguments, norms.numel(), elements)
@@ -78,7 +78,7 @@ class Qsgd:
         # Whole bytes a bucket: unpack each row by itself.
         fields = self._unpacked(rows)
         magnitudes = (norms / self.levels)[:, None] * (fields >> 1)
-        return torch.where(fields & 1 > 0, -magnitudes, magnitudes).view(-1)[:elements].view(tuple(shape))
+        return filled(torch.where(fields & 1 > 0, -magnitudes, magnitudes).view(-1)[:elements], shape, out)
 
     def _encoded(self, values: Tensor, stream: random.Stream, buckets: int) -> tuple[Tensor, Tensor]:
         """Norms, and the packed fields of all buckets as if the last one were whole."""

@@ -38,12 +38,12 @@ def words(first: int, count: int, stream: Stream, device: torch.device) -> Tenso
     return torch.stack(found, 1).reshape(-1)[:count]
 
 
-def uniform(count: int, stream: Stream, device: torch.device) -> Tensor:
-    """Return one fp32 number in [0, 1), a multiple of 2^-24, for each of `count` elements."""
-    numbers = torch.empty(count, device=device)
+def uniform(count: int, stream: Stream, device: torch.device, out: Tensor | None = None) -> Tensor:
+    """Return one fp32 number in [0, 1), a multiple of 2^-24, for each of `count` elements; in `out` if given."""
+    numbers = torch.empty(count, device=device) if out is None else out
     kernels = fused.kernels_for(numbers)
     if kernels is None:
-        return (words(0, count, stream, device) >> 8).float() * 2.0**-24
+        return numbers.copy_((words(0, count, stream, device) >> 8).float() * 2.0**-24)
     blocks = -(-count // kernels.BLOCK)
     fused.in_pieces(kernels.random_numbers, (stream_words(stream), numbers.numpy()), blocks, count)
     return numbers

@@ -34,13 +34,13 @@ class RandomK:
 
     def encode(self, tensor: Tensor, state: ResidualDraws) -> Payload:
         gradient = finite_values(tensor)
-        p = gradient if state.residual is None else gradient + state.residual
+        p = gradient.clone() if state.residual is None else state.residual.add_(gradient)
         places = random.distinct(kept(self.share, p.numel()), p.numel(), state.stream, p.device)
         values = p[places].to(tensor.dtype)
-        state.residual = p.clone()
-        state.residual[places] -= values
+        p[places] -= values
+        state.residual = p
         state.step += 1
         return Payload((values,), (places,))
 
-    def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
-        return scattered(payload.known[0], payload.buffers[0], shape)
+    def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
+        return scattered(payload.known[0], payload.buffers[0], shape, out)

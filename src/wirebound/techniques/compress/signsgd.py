@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from wirebound.techniques.compress import fused
-from wirebound.techniques.compress.gradient import finite_values
+from wirebound.techniques.compress.gradient import empty, finite_values
 from wirebound.techniques.compress.payload import Payload, Travel
 from wirebound.techniques.compress.state import State
 
@@ -39,9 +39,10 @@ class SignSgd:
         state.step += 1
         return payload
 
-    def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
-        elements = torch.Size(shape).numel()
-        return fused.unpack_signs(payload.buffers[0], elements, -1.0, 1.0).view(tuple(shape))
+    def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
+        values = empty(shape, out, payload.buffers[0].device)
+        fused.unpack_signs(payload.buffers[0], -1.0, 1.0, values)
+        return values.view(tuple(shape))
 
     def vote(self, payloads: Sequence[Payload], shape: Sequence[int], step: int) -> Payload:
         """Return the majority of all workers' payloads of one step, encoded as they are."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from wirebound.techniques.compress import fused, random
-from wirebound.techniques.compress.gradient import finite_values
+from wirebound.techniques.compress.gradient import filled, finite_values
 from wirebound.techniques.compress.payload import Payload, Travel
 from wirebound.techniques.compress.state import Draws
 
@@ -58,10 +58,10 @@ class TernGrad:
         state.step += 1
         return Payload((scale, fused.pack_fields(fields, 2)))
 
-    def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
+    def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
         scale, packed = payload.buffers
         fields = fused.unpack_fields(packed, 2, torch.Size(shape).numel())
-        return ((fields - 1) * scale).view(tuple(shape))
+        return filled((fields - 1) * scale, shape, out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,10 @@ class TernGradShared:
         places = self.bits * torch.arange(self.fields_per_word, device=fields.device)
         return Payload((scale.clone(), (padded.view(words, self.fields_per_word) << places).sum(1)))
 
-    def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
+    def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
         """Return the sum of as many workers' gradients as `workers` says, from the sum of their words."""
         scale, words = payload.buffers
         places = self.bits * torch.arange(self.fields_per_word, device=words.device)
         fields: Tensor = (words[:, None] >> places) & (2**self.bits - 1)
         sums = fields.view(-1)[: torch.Size(shape).numel()] - self.workers
-        return (sums * scale).view(tuple(shape))
+        return filled(sums * scale, shape, out)

@@ -38,5 +38,5 @@ class TopK:
         state.residual = p
         return Payload((places.int(), values))
 
-    def decode(self, payload: Payload, shape: Sequence[int]) -> Tensor:
-        return scattered(payload.buffers[0], payload.buffers[1], shape)
+    def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
+        return scattered(payload.buffers[0], payload.buffers[1], shape, out)
