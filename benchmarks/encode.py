@@ -1,7 +1,8 @@
 """How fast compressors are: python benchmarks/encode.py [--mib 64] [--rounds 7] [--json FILE]
 
 Encodes a tensor of 64 MiB with each compressor and decodes it into a tensor that is there, on two threads, beside a
-copy of that tensor in memory by torch on as many threads, and prints the ratios of the medians: all of one run, in turns, as other work on the machine
+copy of that tensor in memory by torch on as many threads, and
+prints the ratios of the medians: all of one run, in turns, as other work on the machine
 slows both. `randomness` is the share of the time that its random numbers alone take. Top-k is compared with torch.topk.
 """
 

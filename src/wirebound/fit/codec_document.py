@@ -65,8 +65,7 @@ def _chosen(document: dict[str, Any], path: Path, compressor: str | None) -> dic
     if not isinstance(codecs, dict) or not all(isinstance(codec, dict) for codec in codecs.values()):
         raise InputError(f"{path}: codecs must be an object of codecs by compressor: {_REMEDY}")
     if compressor not in codecs:
-        raise InputError(
-            f"{path}: has no codec of {compressor or 'one compressor'}: choose one of {', '.join(codecs)}, or another file"
-        )
+        wanted = compressor or "one compressor"
+        raise InputError(f"{path}: has no codec of {wanted}: choose one of {', '.join(codecs)}, or another file")
     chosen: dict[str, Any] = codecs[compressor]
     return chosen

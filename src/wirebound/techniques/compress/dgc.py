@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from wirebound.errors import InputError
-from wirebound.techniques.compress import random
+from wirebound.techniques.compress import fused, random
 from wirebound.techniques.compress.gradient import checked_share, finite_values, kept, scattered
 from wirebound.techniques.compress.payload import Payload, Travel
 from wirebound.techniques.compress.state import Draws
@@ -73,7 +73,7 @@ class Dgc:
         u = gradient.clone() if state.velocity is None else state.velocity.mul_(self.momentum).add_(gradient)
         v = u.clone() if state.accumulated is None else state.accumulated.add_(u)
         room = kept(self.share_at(state.step), v.numel())
-        places = self._largest(v.abs(), room, state.stream)
+        places = self._largest(v, room, state.stream)
         values = v[places].to(tensor.dtype)
         u[places] = 0
         v[places] -= values  # 0, but for what rounding to the gradient's type lost
@@ -95,16 +95,16 @@ class Dgc:
         limit = self.clip_norm / math.sqrt(self.workers)
         return gradient * (limit / norm) if norm > limit else gradient
 
-    def _largest(self, magnitudes: Tensor, most: int, stream: random.Stream) -> Tensor:
+    def _largest(self, values: Tensor, most: int, stream: random.Stream) -> Tensor:
         """Places of up to `most` of the largest magnitudes: exact among those above a threshold from a sample."""
-        elements = magnitudes.numel()
+        elements = values.numel()
         size = min(elements, max(SMALLEST_SAMPLE, math.ceil(SAMPLE_SHARE * elements)))
         if size == elements:
-            return torch.topk(magnitudes, most, sorted=False).indices
-        drawn = (random.words(0, size, stream, magnitudes.device) * elements) >> 32
+            return torch.topk(values.abs(), most, sorted=False).indices
+        drawn = (random.words(0, size, stream, values.device) * elements) >> 32
         rank = min(size, math.ceil(MARGIN * most / elements * size))
-        threshold = torch.topk(magnitudes[drawn], rank, sorted=False).values.min()
-        above = (magnitudes >= threshold).nonzero().view(-1)
+        threshold = torch.topk(values[drawn].abs(), rank, sorted=False).values.min()
+        above = fused.places_at_least(values, threshold)
         if len(above) <= most:
             return above
-        return above[torch.topk(magnitudes[above], most, sorted=False).indices]
+        return above[torch.topk(values[above].abs(), most, sorted=False).indices]

@@ -58,6 +58,22 @@ def count_beyond(values: Tensor, largest: float) -> int:
     return int(found.sum())
 
 
+def places_at_least(values: Tensor, threshold: Tensor) -> Tensor:
+    """Return the places of fp32 values whose magnitude is at least the threshold, in rising order, as int64."""
+    kernels = kernels_for(values)
+    if kernels is None:
+        return (values.abs() >= threshold).nonzero().view(-1)
+    blocks = _blocks(values.numel(), kernels.BLOCK)
+    counts = torch.zeros(blocks, dtype=torch.int64)
+    limit = threshold.numpy()[()]
+    in_pieces(kernels.count_at_least, (values.numpy(), limit, counts.numpy()), blocks, values.numel())
+    ends = counts.cumsum(0)
+    places = torch.empty(int(ends[-1]), dtype=torch.int64)
+    arguments = (values.numpy(), limit, (ends - counts).numpy(), places.numpy())
+    in_pieces(kernels.places_at_least, arguments, blocks, values.numel())
+    return places
+
+
 def pack_signs(values: Tensor, phase: int) -> Tensor:
     """Return ⌈d/8⌉ bytes: bit i mod 8 of byte i // 8 is 1 where value i is above 0, or is 0 and i + `phase` is even."""
     kernels = kernels_for(values)

@@ -234,3 +234,105 @@ def unpack_fields(packed, bits, fields, start, stop):  # type: ignore[no-untyped
     for block in range(start, stop):
         part = fields[block * BLOCK : (block + 1) * BLOCK]
         _unpack_fields(packed[block * row : (block + 1) * row], bits, part)
+
+
+@_compiled(fastmath={"reassoc"})
+def _sums_by_sign(values):  # type: ignore[no-untyped-def]
+    """Sum of the values below 0, sum of the others, number of the others."""
+    low, high, above = 0.0, 0.0, 0
+    for i in range(values.size):
+        value = np.float64(values[i])
+        low += min(value, 0.0)
+        high += max(value, 0.0)
+        above += int(value >= 0)
+    return low, high, above
+
+
+@_compiled()
+def one_bit(gradient, corrected, columns, means, flags, start, stop):  # type: ignore[no-untyped-def]
+    """Row by row: p ← g + p, the means of p < 0 and of p ≥ 0, which is which, and p ← p − its mean."""
+    for row in range(start, stop):
+        g, p = gradient[row * columns : (row + 1) * columns], corrected[row * columns : (row + 1) * columns]
+        for i in range(p.size):
+            p[i] = g[i] + p[i]
+        low_sum, high_sum, above = _sums_by_sign(p)
+        low = np.float32(low_sum / max(1, columns - above))
+        high = np.float32(high_sum / max(1, above))
+        means[0, row], means[1, row] = low, high
+        some = flags[row * columns : (row + 1) * columns]
+        for i in range(p.size):
+            some[i] = p[i] >= 0
+            p[i] = p[i] - (high if p[i] >= 0 else low)
+
+
+@_compiled()
+def one_bit_decode(packed, means, columns, values, start, stop):  # type: ignore[no-untyped-def]
+    """The mean that each bit of a row stands for."""
+    for row in range(start, stop):
+        low, high = means[0, row], means[1, row]
+        for place in range(row * columns, (row + 1) * columns):
+            values[place] = high if (packed[place >> 3] >> (place & 7)) & 1 else low
+
+
+@_compiled(fastmath={"reassoc"})
+def _moments(values, divisor):  # type: ignore[no-untyped-def]
+    total, squares = 0.0, 0.0
+    for i in range(values.size):
+        value = np.float64(values[i] / divisor)
+        total += value
+        squares += value * value
+    return total, squares
+
+
+@_compiled()
+def moments(values, divisor, found, start, stop):  # type: ignore[no-untyped-def]
+    """Per block, the sums of value ÷ divisor and of its square."""
+    for block in range(start, stop):
+        found[block, 0], found[block, 1] = _moments(values[block * BLOCK : (block + 1) * BLOCK], divisor)
+
+
+@_compiled()
+def ternary(values, scale, stream, packed, start, stop):  # type: ignore[no-untyped-def]
+    """Clipped at the scale; ±1 with the probability magnitude ÷ scale, else 0; sent as 0, 1, 2 in two bits."""
+    numbers, fields = np.empty(BLOCK + 8, dtype=np.float32), np.empty(BLOCK, dtype=np.uint8)
+    divisor = scale if scale > 0 else np.float32(1)
+    for block in range(start, stop):
+        part = values[block * BLOCK : (block + 1) * BLOCK]
+        _fill_random(numbers, block * BLOCK, part.size, stream)
+        for i in range(part.size):
+            chosen = numbers[i] < min(abs(part[i]), scale) / divisor
+            fields[i] = 1 + (chosen & (part[i] > 0)) - (chosen & (part[i] < 0))
+        _pack_fields(fields[: part.size], 2, packed[block * (BLOCK // 4) : (block + 1) * (BLOCK // 4)])
+
+
+@_compiled()
+def ternary_decode(packed, scale, values, start, stop):  # type: ignore[no-untyped-def]
+    """−scale, 0 or scale."""
+    for block in range(start, stop):
+        part = values[block * BLOCK : (block + 1) * BLOCK]
+        some = packed[block * (BLOCK // 4) : (block + 1) * (BLOCK // 4)]
+        for i in range(part.size):
+            part[i] = np.float32(np.int32((some[i // 4] >> (2 * (i % 4))) & 3) - 1) * scale
+
+
+@_compiled()
+def count_at_least(values, threshold, found, start, stop):  # type: ignore[no-untyped-def]
+    """Per block, how many magnitudes reach the threshold."""
+    for block in range(start, stop):
+        part = values[block * BLOCK : (block + 1) * BLOCK]
+        reached = 0
+        for i in range(part.size):
+            reached += abs(part[i]) >= threshold
+        found[block] = reached
+
+
+@_compiled()
+def places_at_least(values, threshold, before, places, start, stop):  # type: ignore[no-untyped-def]
+    """The places of these, from `before[block]` on for each block."""
+    for block in range(start, stop):
+        part = values[block * BLOCK : (block + 1) * BLOCK]
+        at = before[block]
+        for i in range(part.size):
+            if abs(part[i]) >= threshold:
+                places[at] = block * BLOCK + i
+                at += 1

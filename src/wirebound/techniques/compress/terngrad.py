@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from wirebound.techniques.compress import fused, random
-from wirebound.techniques.compress.gradient import filled, finite_values
+from wirebound.techniques.compress.gradient import empty, filled, finite_values
 from wirebound.techniques.compress.payload import Payload, Travel
 from wirebound.techniques.compress.state import Draws
 
@@ -21,24 +21,39 @@ CLIP = 2.5
 _WORD_BITS = 64
 
 
-def clipped(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the values clipped at 2.5 standard deviations, and the largest magnitude left, shape (1,).
+def clip_limit(values: Tensor) -> Tensor:
+    """Return 2.5 standard deviations, or the largest magnitude if that is less, shape (1,): the scale of the tensor.
 
     Deviations are taken of values divided by the largest: squares would overflow at 10²⁰ and vanish at 10⁻²⁵.
     """
     if values.numel() == 0:
-        return values, values.new_zeros(1)
-    largest = values.abs().max()
-    deviation = torch.where(largest > 0, values / largest, 0.0).std(correction=0) * largest
-    limit = CLIP * deviation
+        return values.new_zeros(1)
+    low, high = values.aminmax()
+    largest = torch.maximum(-low, high)
+    if float(largest) == 0:
+        return values.new_zeros(1)
+    mean, square = _moments(values, largest) / values.numel()
+    deviation = (square - mean * mean).clamp(min=0).sqrt().float() * largest
     # A tensor of equal values deviates by nothing and has no outliers.
-    limit = torch.where(deviation > 0, torch.minimum(limit, largest), largest)
-    return values.clamp(-limit, limit), limit.view(1)
+    limit = torch.where(deviation > 0, torch.minimum(CLIP * deviation, largest), largest)
+    return limit.view(1)
 
 
-def _ternary(values: Tensor, scale: Tensor, stream: random.Stream) -> Tensor:
-    """−1, 0 or 1 for each value, whose magnitude is at most the scale."""
-    chance = values.abs() / torch.where(scale > 0, scale, 1.0)
+def _moments(values: Tensor, divisor: Tensor) -> Tensor:
+    """Sums of value ÷ divisor and of its square, in double precision, shape (2,)."""
+    kernels = fused.kernels_for(values)
+    if kernels is None:
+        scaled = (values / divisor).double()
+        return torch.stack([scaled.sum(), scaled.square().sum()])
+    blocks = -(-values.numel() // kernels.BLOCK)
+    found = torch.zeros(blocks, 2, dtype=torch.float64)
+    fused.in_pieces(kernels.moments, (values.numpy(), divisor.numpy()[()], found.numpy()), blocks, values.numel())
+    return found.sum(0)
+
+
+def _ternary(values: Tensor, limit: Tensor, scale: Tensor, stream: random.Stream) -> Tensor:
+    """−1, 0 or 1 for each value, clipped at the limit, which is at most the scale."""
+    chance = values.abs().clamp(max=limit) / torch.where(scale > 0, scale, 1.0)
     chosen = random.uniform(values.numel(), stream, values.device) < chance
     return (chosen * values.sign()).to(torch.int8)
 
@@ -53,15 +68,30 @@ class TernGrad:
         return Draws(seed, worker, tensor)
 
     def encode(self, tensor: Tensor, state: Draws) -> Payload:
-        values, scale = clipped(finite_values(tensor))
-        fields = (_ternary(values, scale, state.stream) + 1).to(torch.uint8)
+        values = finite_values(tensor)
+        scale = clip_limit(values)
+        kernels = fused.kernels_for(values)
+        if kernels is None:
+            packed = fused.pack_fields((_ternary(values, scale, scale, state.stream) + 1).to(torch.uint8), 2)
+        else:
+            packed = torch.empty(-(-values.numel() // 4), dtype=torch.uint8)
+            words = random.stream_words(state.stream)
+            arguments = (values.numpy(), scale.numpy()[0], words, packed.numpy())
+            fused.in_pieces(kernels.ternary, arguments, -(-values.numel() // kernels.BLOCK), values.numel())
         state.step += 1
-        return Payload((scale, fused.pack_fields(fields, 2)))
+        return Payload((scale, packed))
 
     def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
         scale, packed = payload.buffers
-        fields = fused.unpack_fields(packed, 2, torch.Size(shape).numel())
-        return filled((fields - 1) * scale, shape, out)
+        kernels = fused.kernels_for(packed)
+        if kernels is None:
+            fields = fused.unpack_fields(packed, 2, torch.Size(shape).numel())
+            return filled((fields - 1) * scale, shape, out)
+        values = empty(shape, out, packed.device)
+        blocks = -(-values.numel() // kernels.BLOCK)
+        arguments = (packed.numpy(), scale.numpy()[0], values.numpy())
+        fused.in_pieces(kernels.ternary_decode, arguments, blocks, values.numel())
+        return values.view(tuple(shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +122,14 @@ class TernGradShared:
 
     def scale(self, tensor: Tensor) -> Tensor:
         """Return this worker's scale, shape (1,); the one to encode with is the largest of all workers'."""
-        return clipped(finite_values(tensor))[1]
+        return clip_limit(finite_values(tensor))
 
     def encode(self, tensor: Tensor, state: Draws, scale: Tensor | None = None) -> Payload:
         """Encode with the scale of all workers, or this worker's own if it is alone."""
-        values, own = clipped(finite_values(tensor))
+        values = finite_values(tensor)
+        own = clip_limit(values)
         scale = own if scale is None else scale.view(1)
-        fields = _ternary(values, scale, state.stream).long() + 1
+        fields = _ternary(values, own, scale, state.stream).long() + 1
         state.step += 1
         words = -(-fields.numel() // self.fields_per_word)
         padded = fields.new_zeros(words * self.fields_per_word)
