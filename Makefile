@@ -30,7 +30,7 @@ serve: $(READY)
 
 test: $(READY)
 	$(BIN)/python tests/browser/ensure_browser.py
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -22,3 +22,16 @@ def study_project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     run = subprocess.run(command, cwd=root, capture_output=True, text=True, encoding="utf-8", check=False)
     assert run.returncode == 0, run.stderr
     return Project(root)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests run in several processes, keep together what shares a costly fixture, and what measures times."""
+    for item in items:
+        folder = Path(item.path).relative_to(ROOT / "tests").parts[0]
+        if "study_project" in getattr(item, "fixturenames", ()):
+            group = "study"
+        elif folder in ("profile", "techniques", "testbed"):
+            group = "live"
+        else:
+            group = str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))

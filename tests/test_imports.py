@@ -21,7 +21,7 @@ ARROWS = {
     "simulate": {"model"},
     "fit": {"files", "model", "simulate"},
     "profile": {"files", "model"},
-    "techniques": {"files", "model"},
+    "techniques": {"files", "model", "profile"},  # profile: its model to train
     "testbed": {"files", "model", "simulate", "fit", "profile", "techniques"},
 }
 #: These stand on top and may import everything but each other's users.

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from wirebound.errors import InputError
-from wirebound.profile.backward import profile_backward
+from wirebound.profile.backward import profile_backward, profile_batches
 from wirebound.profile.models import ResNet20
 
 
@@ -102,6 +102,44 @@ def test_wrong_devices_steps_and_models():
     frozen = Chain().requires_grad_(False)
     with pytest.raises(InputError, match="no parameters"):
         profile_backward(frozen, lambda _: None, None)
+
+
+def test_batches_are_timed_in_turns():
+    """A pass that sleeps 4 ms and 1 ms a sample has these at least; the network sees exactly the batches asked for."""
+    seen = []
+
+    class Sleepy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, values):
+            seen.append(len(values))
+            time.sleep(0.004 + 0.001 * len(values))
+            return self.layer(values)
+
+    model = Sleepy()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    timings = profile_batches(
+        model, lambda network, size: network(torch.ones(size, 8)).sum(), optimizer, [8, 1, 2, 8], steps=4, warmup=1
+    )
+    assert [timing.batch_size for timing in timings] == [1, 2, 8]
+    assert sorted(seen) == sorted([1, 2, 8] * 5)
+    assert len({tuple(seen[first : first + 3]) for first in range(0, 15, 3)}) > 1
+    for timing in timings:
+        assert len(timing.forward_s) == len(timing.backward_s) == 4
+        assert min(timing.forward_s) > 0.004 + 0.001 * timing.batch_size
+        assert min(timing.backward_s) > 0
+    short = profile_batches(
+        model, lambda network, size: network(torch.ones(size, 8)).sum(), optimizer, [1], steps=9, time_limit_s=0
+    )
+    assert len(short[0].forward_s) == 3
+
+
+@pytest.mark.parametrize(("batches", "named"), [([], "none"), ([4, 0], "4, 0")])
+def test_wrong_batches_are_named(batches, named):
+    with pytest.raises(InputError, match=named):
+        profile_batches(Chain(), None, None, batches)
 
 
 def test_resnet20_has_the_published_size():

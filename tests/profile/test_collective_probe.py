@@ -77,7 +77,7 @@ def test_a_failing_worker_tells_why(tmp_path):
     orders = {"store": str(tmp_path / "store"), "ranks": 1, "sizes": [-8], "time_limit_s": 20}
     (tmp_path / "orders.json").write_text(json.dumps(orders), encoding="utf-8")
     with pytest.raises(WireboundError) as caught, started_workers(tmp_path, 1) as workers:
-        collectives._wait(workers, tmp_path, 60)
+        collectives.wait_for_workers(workers, tmp_path, 60)
     assert "rank 0: RuntimeError: " in str(caught.value)
     assert "negative dimension" in str(caught.value)
     assert not children()

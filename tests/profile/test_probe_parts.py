@@ -79,7 +79,7 @@ def test_profile_command_writes_a_profile_that_loads(tmp_path, monkeypatch, caps
     monkeypatch.setattr(probe, "measure_allreduce", quick)
     file = tmp_path / "PROFILE.json"
     with pytest.raises(SystemExit) as ended:
-        cli(["profile", "--out", str(file), "--steps", "2", "--batch", "4", "--json"])
+        cli(["profile", "--out", str(file), "--steps", "2", "--batch", "4", "--batches", "1,6", "--json"])
     assert ended.value.code == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out) == json.loads(file.read_text(encoding="utf-8"))
@@ -87,6 +87,8 @@ def test_profile_command_writes_a_profile_that_loads(tmp_path, monkeypatch, caps
     profile = load_profile(file)
     assert profile.steps == 2
     assert profile.batch_size == 4
+    assert [timing.batch_size for timing in profile.batch_samples] == [1, 6]
+    assert len(profile.forward_samples_s) == len(profile.backward_samples_s) == 2
     workload = profile.workload()
     assert workload.size == 269_722 * 4
     assert len(workload.tensors) == 59
@@ -107,6 +109,9 @@ def test_profile_command_writes_a_profile_that_loads(tmp_path, monkeypatch, caps
         (["profile", "--out", "nowhere/p.json"], "does not exist"),
         (["profile", "--json", "--batch", "1"], "--batch 1 must be between 2"),
         (["profile", "--json", "--steps", "many"], "--steps"),
+        (["profile", "--json", "--batches", "1,x"], "--batches '1,x' must be whole numbers"),
+        (["profile", "--json", "--batches", "1,0"], "0 must be between 1"),
+        (["profile", "--json", "--batches", "4,4"], "two batch sizes at least"),
     ],
 )
 def test_profile_command_refuses_in_one_line(arguments, part, tmp_path, monkeypatch, capsys):

@@ -25,7 +25,12 @@ DOCUMENT = {
     "steps": 3,
     "forward_s": 0.01,
     "optimizer_s": 0.002,
+    "forward_samples_s": [0.01, 0.011, 0.009],
     "backward_samples_s": [0.03, 0.031, 0.029],
+    "batch_samples": [
+        {"batch_size": 1, "forward_s": [0.002, 0.003], "backward_s": [0.005, 0.006]},
+        {"batch_size": 32, "forward_s": [0.01], "backward_s": [0.03]},
+    ],
     "tensors": [
         {
             "name": "head.weight",
@@ -125,6 +130,13 @@ BAD = [
     (["optimizer_s"], None, "optimizer_s"),
     (["backward_samples_s", 1], -1.0, "backward_samples_s[1]"),
     (["backward_samples_s"], 3, "backward_samples_s"),
+    (["forward_samples_s", 0], "x", "forward_samples_s[0]"),
+    (["batch_samples"], {}, "batch_samples"),
+    (["batch_samples", 0, "batch_size"], 0, "batch_samples[0].batch_size"),
+    (["batch_samples", 0, "forward_s"], [], "batch_samples[0].forward_s"),
+    (["batch_samples", 1, "backward_s"], [], "batch_samples[1].backward_s"),
+    (["batch_samples", 0, "forward_s", 1], 0, "batch_samples[0].forward_s[1]"),
+    (["batch_samples", 1, "backward_s", 0], -1, "batch_samples[1].backward_s[0]"),
     (["tensors"], {}, "tensors"),
     (["tensors"], ..., "tensors"),
     (["tensors", 1], "stem", "tensors[1]"),
@@ -180,6 +192,9 @@ GOOD = [
     (["vector_add"], ...),
     (["timing"], ...),
     (["backward_samples_s"], ...),
+    (["forward_samples_s"], ...),
+    (["batch_samples"], ...),
+    (["batch_samples"], []),
     (["tensors", 0, "forward_s"], None),
     (["tensors", 0, "ready_samples"], ...),
     (["collectives", 0, "rate_Bps"], None),
@@ -290,3 +305,8 @@ def test_halves_of_surrogate_pairs_are_named(path, named):
 def test_a_parameter_is_registered_once():
     with pytest.raises(InputError, match=r"field tensors\[1\].registration is 1, which tensors\[0\] has already"):
         profile_from_document(changed(["tensors", 1, "registration"], 1))
+
+
+def test_batches_must_rise():
+    with pytest.raises(InputError, match=r"field batch_samples\[1\].batch_size is 1, but 1 comes before it"):
+        profile_from_document(changed(["batch_samples", 1, "batch_size"], 1))

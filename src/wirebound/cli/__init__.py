@@ -58,6 +58,7 @@ def _register_commands() -> None:
         publish,
         reproduce,
         study,
+        testbed,
         validate,
         workloads,
     )
@@ -72,6 +73,7 @@ def _register_commands() -> None:
         need,
         advise,
         workloads,
+        testbed,
         reproduce,
         validate,
     ):

@@ -9,7 +9,12 @@ from wirebound.units import format_duration
 
 
 def assumptions_of(
-    workload: Workload, cluster: Cluster | None, method: Method, options: JobOptions, network_doubts: str | None
+    workload: Workload,
+    cluster: Cluster | None,
+    method: Method,
+    options: JobOptions,
+    network_doubts: str | None,
+    batch_rule: str | None,
 ) -> list[str]:
     """Return what the answer takes for granted, one phrase each."""
     assumed = []
@@ -17,8 +22,8 @@ def assumptions_of(
         assumed.append(f"compute times measured ({workload.source})")
     else:
         assumed.append(f"compute times {workload.timing}, not measured per layer ({workload.source})")
-    if options.batch is not None:
-        assumed.append("compute time in proportion to the batch")
+    if batch_rule is not None:
+        assumed.append(batch_rule)
     if cluster is not None and cluster.nodes > 1:
         if cluster.inter.latency_s == 0:
             assumed.append("messages have no latency")

@@ -111,7 +111,8 @@ class JobOptions:
         ),
     ] = None
     batch: Annotated[
-        int | None, _option("--batch", "Samples per accelerator; compute time is scaled in proportion.")
+        int | None,
+        _option("--batch", "Samples per accelerator; compute time follows measured batches or is proportional."),
     ] = None
     gradient_dtype: Annotated[
         str | None, _option("--gradient-dtype", f"Type that gradients are sent in: {', '.join(GRADIENT_DTYPES)}.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wirebound.cli.job_assumptions import assumptions_of, without_effect
+from wirebound.cli.job_batch import PROPORTIONAL, with_measured_batches
 from wirebound.cli.job_compression import method_changes
 from wirebound.cli.job_options import JobOptions
 from wirebound.errors import InputError
@@ -60,10 +61,11 @@ class Job:
         return TrainingJob(self.workload, self.cluster, self.method, self.include_vector_add, self.accumulation)
 
 
-def read_job(options: JobOptions, *, network_needed: bool = True) -> Job:
+def read_job(options: JobOptions, *, network_needed: bool = True, batch_varies: bool = False) -> Job:
     """Check the options and return the job; raises `InputError` that names the option at fault.
 
     With `network_needed` false, a cluster of several nodes may lack its bandwidth (it then costs nothing).
+    `batch_varies` says that the workload will be asked for other batch sizes, as --batch does once.
     """
     for flag, value in (
         ("--gpus", options.gpus),
@@ -75,13 +77,14 @@ def read_job(options: JobOptions, *, network_needed: bool = True) -> Job:
     ):
         if value is not None and not 1 <= value <= _LARGEST:
             raise InputError(f"{flag} {value} must be between 1 and {_LARGEST:,}")
-    workload, profile = _workload(options)
+    workload, batch_rule, profile = _workload(options, batch_varies or options.batch is not None)
     compute_factors = () if profile is None else _step_factors(profile.backward_samples_s)
     method = _method(options)
     fitted = _fitted_link(options)
     cluster = _cluster(options, network_needed, fitted)
     job = Job(workload, cluster, method, options.accumulation, not options.no_vector_add)
-    job.assumptions = assumptions_of(workload, cluster, method, options, None if fitted is None else fitted.doubts)
+    doubts = None if fitted is None else fitted.doubts
+    job.assumptions = assumptions_of(workload, cluster, method, options, doubts, batch_rule)
     if profile is not None:
         job.assumptions += [f"the profile warns: {warning}" for warning in profile.warnings]
     job.notes = without_effect(method, options)
@@ -111,9 +114,9 @@ def _add_network_sources(job: Job, options: JobOptions, fitted: FittedLink | Non
             job.origins["latency"] = f"latency anywhere in {options.latency}"
 
 
-def _workload(options: JobOptions) -> tuple[Workload, "Profile | None"]:
-    """The workload, and the profile that it comes from."""
-    profile = None
+def _workload(options: JobOptions, batch_varies: bool) -> tuple[Workload, str | None, "Profile | None"]:
+    """The workload, how its compute time follows the batch where that is asked, and the profile that it comes from."""
+    profile, batch_rule = None, PROPORTIONAL if options.batch is not None else None
     name = options.workload
     separators = tuple(filter(None, (os.sep, os.altsep)))
     is_path = name.lower().endswith(".json") or any(mark in name for mark in separators) or os.path.exists(name)
@@ -122,13 +125,15 @@ def _workload(options: JobOptions) -> tuple[Workload, "Profile | None"]:
 
         profile = load_profile(Path(name))
         workload = profile.workload()
+        if batch_varies and len(profile.batch_samples) > 1:
+            workload, batch_rule = with_measured_batches(workload, profile, options.batch)
     else:
         workload = builtin_workload(name)
     if options.batch is not None:
         workload = workload.with_batch(options.batch)
     if options.gradient_dtype is not None:
         workload = workload.with_gradient_dtype(options.gradient_dtype)
-    return workload, profile
+    return workload, batch_rule, profile
 
 
 def _step_factors(backward_samples_s: tuple[float, ...]) -> tuple[float, ...]:

@@ -34,6 +34,10 @@ def profile(
     out: Annotated[Path | None, typer.Option("--out", metavar="PROFILE.json", help="The file to write.")] = None,
     steps: Annotated[int, typer.Option("--steps", help="Training steps to measure.")] = 30,
     batch: Annotated[int, typer.Option("--batch", help="Samples in a step.")] = 32,
+    batches: Annotated[
+        str | None,
+        typer.Option("--batches", help="Other batch sizes to time as well, such as 1,2,4,8,16,32.", metavar="N,N,…"),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the weights and the images.")] = 0,
     json_output: JsonFlag = False,
 ) -> None:
@@ -41,14 +45,18 @@ def profile(
 
     It trains a small built-in network (ResNet-20 on random 32×32 images) on the processor and all-reduces buffers
     between two processes on this machine, in about 15 seconds. Profiling a model of your own is not offered yet.
+    With --batches, predict --batch follows what was measured instead of scaling compute time in proportion.
 
+    \b
     Example: wirebound profile --out PROFILE.json
+    Example: wirebound profile --batches 1,2,4,8,16,32 --out PROFILE.json
     """
     _check_seed(seed)
     if not 1 <= steps <= _MOST_STEPS:
         raise InputError(f"--steps {steps} must be between 1 and {_MOST_STEPS:,}")
     if not 2 <= batch <= _LARGEST_BATCH:
         raise InputError(f"--batch {batch} must be between 2, for batch normalization, and {_LARGEST_BATCH:,}")
+    batch_sizes = [] if batches is None else _batch_sizes(batches)
     if out is None and not json_output:
         raise InputError("nothing to write: name a file with --out PROFILE.json, or print with --json")
     if out is not None:
@@ -57,7 +65,7 @@ def profile(
     from wirebound.profile.schema import profile_document, save_profile
 
     with _Progress() as progress:
-        measured = run_probe(steps=steps, batch_size=batch, seed=seed, progress=progress.show)
+        measured = run_probe(steps=steps, batch_size=batch, batches=batch_sizes, seed=seed, progress=progress.show)
     if out is not None:
         save_profile(measured, out)
     for warning in measured.warnings:
@@ -116,6 +124,19 @@ def fit(
         typer.echo(_fit_summary(fitted, link, curves))
         if out is not None:
             typer.echo(f"written to {out}")
+
+
+def _batch_sizes(text: str) -> list[int]:
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--batches {text!r} must be whole numbers with commas between, such as 1,2,4,8") from None
+    wrong = [size for size in sizes if not 1 <= size <= _LARGEST_BATCH]
+    if wrong:
+        raise InputError(f"--batches: {wrong[0]} must be between 1 and {_LARGEST_BATCH:,}")
+    if len(set(sizes)) < 2:
+        raise InputError(f"--batches {text!r} must have two batch sizes at least, to fit a line to")
+    return sizes
 
 
 def _check_seed(seed: int) -> None:
@@ -290,12 +311,27 @@ def _profile_summary(profile: "Profile") -> str:
             f"the hooks' own cost: step time ×{overhead.ratio:.3f}"
             f" ({overhead.confidence:.0%} interval {overhead.ratio_low:.3f} to {overhead.ratio_high:.3f})"
         )
+    lines += _batch_lines(profile)
     lines += [
         f"{printable(timing.collective)}, {timing.ranks} ranks, {format_bytes(timing.size)}:"
         f" {format_duration(timing.median_s)}"
         for timing in (profile.collectives[0], profile.collectives[-1])
     ]
     return "\n".join(lines)
+
+
+def _batch_lines(profile: "Profile") -> list[str]:
+    """One line each for forward and backward over the batch, where batches were measured."""
+    if len(profile.batch_samples) < 2:
+        return []
+    from wirebound.fit.batches import fit_batch_scaling
+
+    scaling = fit_batch_scaling(profile.batch_samples)
+    return [
+        f"{name} over the batch: {format_duration(fit.fixed_s)} + {format_duration(fit.per_sample_s)} a sample"
+        f" ({fit.verdict})"
+        for name, fit in (("forward", scaling.forward), ("backward", scaling.backward))
+    ]
 
 
 def _fit_summary(fitted: "CommunicationFit", link: "Link | None", curves: "CurveChoice | None") -> str:

@@ -41,7 +41,7 @@ def need(
         given.gpus = 2 * given.gpus_per_node  # any cluster with a network: the number is what is solved for
     elif given_gpus is None:
         raise InputError("the number of accelerators is missing: give --gpus 64")
-    job = read_job(given, network_needed=solve != "bandwidth")
+    job = read_job(given, network_needed=solve != "bandwidth", batch_varies=solve == "batch")
     assert job.cluster is not None
     answer = solve_need(
         job.workload,

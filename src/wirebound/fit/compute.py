@@ -1,11 +1,34 @@
-"""What the measured steps say about compute: the ready curve, and how much of it to believe."""
+"""What the measured steps say about compute: the ready curve, how far to believe it, and each step as a workload."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
 from wirebound.errors import InputError
+from wirebound.model import Workload
+
+
+class MeasuredTensor(Protocol):
+    """One gradient of a profile: its ready time ÷ backward time in each step."""
+
+    @property
+    def ready_samples(self) -> tuple[float, ...]: ...
+
+
+class MeasuredSteps(Protocol):
+    """A profile with samples of single steps, such as `wirebound.profile.schema.Profile`; times in seconds."""
+
+    @property
+    def tensors(self) -> Sequence[MeasuredTensor]: ...
+    @property
+    def forward_samples_s(self) -> tuple[float, ...]: ...
+    @property
+    def backward_samples_s(self) -> tuple[float, ...]: ...
+    def workload(self) -> Workload: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +90,38 @@ def ready_curve(
         ready_spread=float(np.max(upper - lower)),
         half_bytes_at=float(middle[int(np.searchsorted(bytes_share, 0.5))]),
     )
+
+
+def workload_samples(profile: MeasuredSteps) -> list[Workload]:
+    """Return one workload per measured step of a profile, each with that step's own times.
+
+    A gradient is ready after its share of that step's backward time; where gradients overtook each other they come in
+    that step's order. Forward is the step's own where the profile has it, else the profile's median. What backward
+    does after the last gradient goes with the optimizer, whose own time is the profile's. So the medians over the
+    samples agree with `profile.workload()` but for medians of sums not being sums of medians, and their spread is that
+    of the machine. Raises `InputError` where the profile has no samples of single steps, or not of every tensor.
+    """
+    workload = profile.workload()
+    steps = len(profile.backward_samples_s)
+    curve = ready_curve(
+        [t.ready_samples for t in profile.tensors], [1] * len(profile.tensors), [*profile.backward_samples_s]
+    )
+    forward = profile.forward_samples_s or (workload.forward_s,) * steps
+    if len(forward) != steps:
+        raise InputError(f"the profile has {len(forward)} forward times but {steps} steps were measured")
+    own_optimizer_s = max(workload.optimizer_s - (1 - max(curve.median)) * curve.backward_s, 0.0)
+    samples = []
+    for step, (forward_s, backward_s) in enumerate(zip(forward, profile.backward_samples_s, strict=True)):
+        ready = [tensor.ready_samples[step] * backward_s for tensor in profile.tensors]
+        order = sorted(range(len(ready)), key=ready.__getitem__)
+        gaps = [after - before for before, after in pairwise([0.0, *(ready[index] for index in order)])]
+        tensors = (dataclasses.replace(workload.tensors[i], gap_s=gap) for i, gap in zip(order, gaps, strict=True))
+        samples.append(
+            dataclasses.replace(
+                workload,
+                tensors=tuple(tensors),
+                forward_s=forward_s,
+                optimizer_s=own_optimizer_s + backward_s - max(ready),
+            )
+        )
+    return samples

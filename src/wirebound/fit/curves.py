@@ -7,6 +7,10 @@ Three curves, T in seconds and S in bytes, each with a physical reading:
   B·S/(S + S½) needs no curve of its own: that is α + S/B with α = S½/B.
 - ``two-segment``: α + β₁·min(S, K) + β₂·max(S − K, 0), a library that changes its protocol or algorithm at K bytes.
 
+For compute times over the batch size (S is then a number of samples) there is, instead of the last two:
+
+- ``floor``: max(T₀, α + β·S), a device that small batches do not fill, so that they all take the same time.
+
 All are fitted like the affine one of `wirebound.fit.communication`: log ratios, SciPy's soft-L1 loss.
 """
 
@@ -27,8 +31,8 @@ Array = NDArray[np.float64]
 ROBUST_SCALE = 0.1
 #: Sizes are held out in at most this many groups, every twelfth size together.
 FOLDS = 12
-#: Fewer sizes cannot tell curves of four parameters apart.
-ENOUGH_SIZES = 8
+#: A curve needs this many sizes for each of its parameters.
+SIZES_PER_PARAMETER = 2
 
 
 class _Curve(NamedTuple):
@@ -48,19 +52,25 @@ class _Curve(NamedTuple):
 class CurveFit:
     """One fitted curve: its `parameters` by name (seconds, bytes, seconds per byte, exponents).
 
-    `held_out_error` is the mean |ln(fitted ÷ measured)| of sizes that the fit did not see, `worst_residual` the largest
-    |measured ÷ fitted − 1| of those it saw.
+    `held_out_errors` are the absolute ln(fitted ÷ measured) of every size, fitted without it, `held_out_error` is their
+    mean, and `worst_residual` the largest absolute measured ÷ fitted − 1 of the fit to all sizes.
     """
 
     name: str
     parameters: Mapping[str, float]
-    held_out_error: float
+    held_out_errors: tuple[float, ...]
     worst_residual: float
+
+    @property
+    def held_out_error(self) -> float:
+        """The mean error at sizes held out."""
+        return sum(self.held_out_errors) / len(self.held_out_errors)
 
     def time_s(self, size: float) -> float:
         """Return the seconds of `size` bytes."""
-        logs = np.log([self.parameters[name] for name in CURVES[self.name].names])
-        return float(CURVES[self.name].time(logs, np.array([size]))[0])
+        curve = (CURVES | BATCH_CURVES)[self.name]
+        logs = np.log([self.parameters[name] for name in curve.names])
+        return float(curve.time(logs, np.array([size]))[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,19 @@ def _two_segment_starts(sizes: Array, times: Array) -> list[list[float]]:
     ]
 
 
+def _floor(logs: Array, sizes: Array) -> Array:
+    floor, alpha, beta = np.exp(logs)
+    return np.asarray(np.maximum(floor, alpha + beta * sizes))
+
+
+def _floor_starts(sizes: Array, times: Array) -> list[list[float]]:
+    alpha, beta = _ends(sizes, times)
+    return [
+        [math.log(times[index]), math.log(alpha / 10), math.log(beta)]
+        for index in sorted({round(share * (len(sizes) - 1)) for share in (0.0, 0.25, 0.5)})
+    ]
+
+
 #: The curves by name. To add one, write its time and its starts, and add one line.
 CURVES = {
     "affine": _Curve(("alpha_s", "beta_s_per_byte"), (16, 16), _affine, _affine_starts),
@@ -130,29 +153,38 @@ CURVES = {
         _two_segment_starts,
     ),
 }
+#: Fewer sizes cannot tell the curves above apart.
+ENOUGH_SIZES = SIZES_PER_PARAMETER * max(len(curve.names) for curve in CURVES.values())
+#: The curves for compute times over the batch size.
+BATCH_CURVES = {
+    "affine": CURVES["affine"],
+    "floor": _Curve(("floor_s", "alpha_s", "beta_s_per_sample"), (16, 16, 16), _floor, _floor_starts),
+}
 
 
-def choose_curve(sizes: Sequence[float], times_s: Sequence[float]) -> CurveChoice | None:
-    """Fit every curve to one time per distinct size (in rising order) and choose by held-out error.
+def choose_curve(
+    sizes: Sequence[float], times_s: Sequence[float], curves: Mapping[str, _Curve] = CURVES
+) -> CurveChoice | None:
+    """Fit every one of `curves` to one time per distinct size (in rising order) and choose by held-out error.
 
-    Returns None for fewer than `ENOUGH_SIZES` sizes, which cannot tell the curves apart. Raises `InputError` where the
-    sizes do not rise.
+    Returns None for fewer than `SIZES_PER_PARAMETER` sizes for each parameter of the largest curve (`ENOUGH_SIZES` for
+    the default ones), which cannot tell the curves apart. Raises `InputError` where the sizes do not rise.
     """
     some_sizes, some_times = np.asarray(sizes, dtype=float), np.asarray(times_s, dtype=float)
     if np.any(np.diff(some_sizes) <= 0):
         raise InputError("the sizes of a curve must rise: give one time per distinct size")
-    if len(some_sizes) < ENOUGH_SIZES:
+    if len(some_sizes) < SIZES_PER_PARAMETER * max(len(curve.names) for curve in curves.values()):
         return None
-    errors = {name: _held_out_errors(curve, some_sizes, some_times) for name, curve in CURVES.items()}
+    errors = {name: _held_out_errors(curve, some_sizes, some_times) for name, curve in curves.items()}
     candidates = []
-    for name, curve in CURVES.items():
+    for name, curve in curves.items():
         logs = _fit(curve, some_sizes, some_times)
         fitted = curve.time(logs, some_sizes)
         candidates.append(
             CurveFit(
                 name=name,
                 parameters=dict(zip(curve.names, np.exp(logs).tolist(), strict=True)),
-                held_out_error=float(np.mean(errors[name])),
+                held_out_errors=tuple(errors[name].tolist()),
                 worst_residual=float(np.max(np.abs(some_times / fitted - 1))),
             )
         )

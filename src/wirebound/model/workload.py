@@ -33,10 +33,12 @@ class Workload:
     """Gradient tensors in the order in which they become ready in backward, and the compute time around them.
 
     `forward_s` is all the time before backward begins, `optimizer_s` the time after all communication, in seconds.
-    `timing` says where the times come from: ``measured``, or ``flop-proportional`` where a measured or estimated
-    total was shared out in proportion to each layer's floating-point operations. `vector_add` is a table of
-    (bytes, seconds) of adding two vectors on the same device, empty where it was not measured. Raises `InputError`
-    for values out of range, and where the step computes nothing.
+    `timing` says where the times come from: ``measured``, ``flop-proportional`` where a measured or estimated total was
+    shared out in proportion to each layer's floating-point operations, or ``flop-estimated`` where each layer's time
+    follows from its operations and a calibration on other networks (`wirebound.fit.flops`). `vector_add` is a table of
+    (bytes, seconds) of adding two vectors on the same device, empty where it was not measured. `fixed_forward` and
+    `fixed_backward` are the shares of the forward and backward time, from 0 to 1, that do not grow with the batch: 0
+    where nobody measured them. Raises `InputError` for values out of range, and where the step computes nothing.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Workload:
     vector_add: tuple[tuple[float, float], ...] = ()
     gradient_dtype: str = "fp32"
     source: str = ""
+    fixed_forward: float = 0.0
+    fixed_backward: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.tensors:
@@ -57,6 +61,9 @@ class Workload:
         for value, what in ((self.forward_s, "forward_s"), (self.optimizer_s, "optimizer_s")):
             if not (math.isfinite(value) and value >= 0):
                 raise InputError(f"workload {self.name!r}: {what} = {value} must be finite and not negative")
+        for value, what in ((self.fixed_forward, "fixed_forward"), (self.fixed_backward, "fixed_backward")):
+            if not 0 <= value <= 1:
+                raise InputError(f"workload {self.name!r}: {what} = {value} must be a share from 0 to 1")
         for index, tensor in enumerate(self.tensors):
             if tensor.size <= 0:
                 raise InputError(f"workload {self.name!r}: tensor {index} ({tensor.name}) has {tensor.size} bytes")
@@ -123,8 +130,19 @@ class Workload:
         return tuple(self.forward_s * (share / total) for share in shares)
 
     def with_batch(self, batch_size: int) -> "Workload":
-        """Return the workload at another batch size; compute times scale in proportion, the optimizer's do not."""
-        return dataclasses.replace(self._scaled(batch_size / self.batch_size), batch_size=batch_size)
+        """Return the workload at another batch size.
+
+        Forward and backward follow their lines T = T₀ + T₁·batch, of which `fixed_forward` and `fixed_backward` are the
+        shares T₀/T at the present batch: with 0 they scale in proportion. The optimizer's time stays.
+        """
+        ratio = batch_size / self.batch_size
+        forward, backward = (share + (1 - share) * ratio for share in (self.fixed_forward, self.fixed_backward))
+        return dataclasses.replace(
+            self._scaled(forward, backward),
+            batch_size=batch_size,
+            fixed_forward=self.fixed_forward and self.fixed_forward / forward,
+            fixed_backward=self.fixed_backward and self.fixed_backward / backward,
+        )
 
     def with_gradient_dtype(self, dtype: str) -> "Workload":
         """Return the workload with gradients of another type; raises `InputError` for an unknown one."""
@@ -137,16 +155,16 @@ class Workload:
     def with_compute_s(self, compute_s: float) -> "Workload":
         """Return the workload with every compute time scaled so that one step takes `compute_s` seconds."""
         factor = compute_s / self.compute_s
-        return dataclasses.replace(self._scaled(factor), optimizer_s=self.optimizer_s * factor)
+        return dataclasses.replace(self._scaled(factor, factor), optimizer_s=self.optimizer_s * factor)
 
-    def _scaled(self, factor: float) -> "Workload":
+    def _scaled(self, forward: float, backward: float) -> "Workload":
         """The workload with the times of forward and backward multiplied, the optimizer's as it was."""
         tensors = tuple(
             dataclasses.replace(
                 tensor,
-                gap_s=tensor.gap_s * factor,
-                forward_s=None if tensor.forward_s is None else tensor.forward_s * factor,
+                gap_s=tensor.gap_s * backward,
+                forward_s=None if tensor.forward_s is None else tensor.forward_s * forward,
             )
             for tensor in self.tensors
         )
-        return dataclasses.replace(self, tensors=tensors, forward_s=self.forward_s * factor)
+        return dataclasses.replace(self, tensors=tensors, forward_s=self.forward_s * forward)

@@ -10,6 +10,7 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -72,13 +73,13 @@ def _measure(orders: dict[str, Any], rank: int) -> dict[str, Any]:
     return {"paced_connections": paced, "times": times}
 
 
-def main(arguments: list[str]) -> int:
-    """Run one rank; returns the exit code."""
+def run_rank(arguments: list[str], measure: Callable[[dict[str, Any], int], dict[str, Any]]) -> int:
+    """Run `measure(orders, rank)` and write what it returns beside the orders; returns the exit code."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     orders_file, rank = Path(arguments[0]), int(arguments[1])
     orders = json.loads(orders_file.read_text(encoding="utf-8"))
     try:
-        result = _measure(orders, rank)
+        result = measure(orders, rank)
     except Exception as error:
         print(f"{type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
@@ -87,4 +88,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_rank(sys.argv[1:], _measure))

@@ -1,9 +1,11 @@
 """When does each gradient become ready in backward? Measured through hooks on the parameters of a PyTorch model."""
 
 import contextlib
+import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -11,7 +13,7 @@ from torch import Tensor, nn
 
 from wirebound.errors import InputError
 from wirebound.profile.disturbance import DisturbanceWatch, disturbance_warnings
-from wirebound.profile.schema import HookOverhead, TensorProfile
+from wirebound.profile.schema import BatchTiming, HookOverhead, TensorProfile
 from wirebound.profile.spread import interquartile_range, median, median_interval
 
 #: Ready time ÷ backward time varies by 1–2 % on a quiet machine; above this the curve itself is in doubt.
@@ -52,6 +54,7 @@ class BackwardProfile:
     forward_s: float
     optimizer_s: float
     tensors: tuple[TensorProfile, ...]
+    forward_samples_s: tuple[float, ...]
     backward_samples_s: tuple[float, ...]
     hook_overhead: HookOverhead
     warnings: tuple[str, ...]
@@ -101,6 +104,55 @@ def profile_backward(
             progress((step + 1) / steps)
     _check_all_ready(hooked[0], names)
     return _summary(hooked, plain, model, names, steps, disturbance.waiting_share())
+
+
+def profile_batches(
+    model: nn.Module,
+    compute_loss: Callable[[nn.Module, int], Tensor],
+    optimizer: torch.optim.Optimizer,
+    batches: Sequence[int],
+    *,
+    steps: int = 8,
+    warmup: int = 2,
+    time_limit_s: float | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> tuple[BatchTiming, ...]:
+    """Train `steps` steps at each batch size, without hooks, and return their times, in rising order of the batch.
+
+    `compute_loss(model, batch)` runs the forward pass on `batch` samples. Every round runs all batches in a new random
+    order (`seed`), so that a slow moment of the machine hits all of them alike. After `time_limit_s` no new round
+    begins, though never fewer than 3 are made. Raises `InputError` for no batches, or one below 1.
+    """
+    if not batches or min(batches) < 1:
+        raise InputError(f"batches {', '.join(map(str, batches)) or '(none)'} must be whole numbers, at least 1")
+    sizes, shuffle = sorted(set(batches)), random.Random(seed)
+    records: dict[int, list[StepRecord]] = {size: [] for size in sizes}
+    began = time.perf_counter()
+    for step in range(-warmup, steps):
+        if step == 0:
+            began = time.perf_counter()
+        if time_limit_s is not None and step >= 3 and time.perf_counter() - began > time_limit_s:
+            break
+        for size in shuffle.sample(sizes, len(sizes)):
+            record = StepRecord()
+            _train_step(model, partial(_loss_of, compute_loss, size), optimizer, record)
+            if step >= 0:
+                records[size].append(record)
+        if progress is not None:
+            progress((step + warmup + 1) / (steps + warmup))
+    return tuple(
+        BatchTiming(
+            size,
+            tuple(round(record.forward_s, 9) for record in records[size]),
+            tuple(round(record.backward_s, 9) for record in records[size]),
+        )
+        for size in sizes
+    )
+
+
+def _loss_of(compute_loss: Callable[[nn.Module, int], Tensor], size: int, model: nn.Module) -> Tensor:
+    return compute_loss(model, size)
 
 
 def _watched_parameters(model: nn.Module) -> list[str]:
@@ -234,6 +286,7 @@ def _summary(
         forward_s=round(forward_s, 9),
         optimizer_s=round(after_last + median([record.optimizer_s for record in hooked]), 9),
         tensors=tuple(tensors),
+        forward_samples_s=tuple(round(record.forward_s, 9) for record in hooked),
         backward_samples_s=tuple(round(record.backward_s, 9) for record in hooked),
         hook_overhead=_overhead(hooked, plain),
         warnings=tuple(_warnings(hooked, tensors, wanted_steps, waiting_share)),

@@ -54,7 +54,7 @@ def measure_allreduce(
     wrong = [size for size in sizes if size < 4 or size % 4]
     if wrong or not sizes:
         raise InputError(f"size {wrong[0] if wrong else 'list'} must be a multiple of 4 bytes (32-bit numbers)")
-    _require_gloo()
+    require_gloo()
     with tempfile.TemporaryDirectory(prefix="wirebound-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         orders = {
@@ -69,7 +69,7 @@ def measure_allreduce(
         }
         (folder / "orders.json").write_text(json.dumps(orders), encoding="utf-8")
         with started_workers(folder, ranks) as workers:
-            _wait(workers, folder, time_limit_s)
+            wait_for_workers(workers, folder, time_limit_s)
         results = [json.loads((folder / f"rank-{rank}.json").read_text(encoding="utf-8")) for rank in range(ranks)]
     if rate_Bps is not None and not all(result["paced_connections"] for result in results):
         raise WireboundError("no connection of the all-reduce could be paced")
@@ -106,7 +106,8 @@ def _timing(size: int, readings: list[list[tuple[float, float]]], rate_Bps: floa
     )
 
 
-def _require_gloo() -> None:
+def require_gloo() -> None:
+    """Raise `WireboundError` with the remedy where PyTorch or its gloo backend is missing."""
     try:
         import torch.distributed as dist
     except ImportError:
@@ -116,8 +117,10 @@ def _require_gloo() -> None:
 
 
 @contextmanager
-def started_workers(folder: Path, ranks: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Start one process per rank on the orders in `folder`; on leaving, however, all of them are gone."""
+def started_workers(
+    folder: Path, ranks: int, module: str = "wirebound.profile.allreduce_worker"
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Start one process of `module` per rank on the orders in `folder`; on leaving, however, all of them are gone."""
     environment = dict(os.environ)
     package_root = str(Path(wirebound.__file__).parents[1])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package_root, environment.get("PYTHONPATH")]))
@@ -128,7 +131,7 @@ def started_workers(folder: Path, ranks: int) -> Iterator[list[subprocess.Popen[
     try:
         for rank in range(ranks):
             with (folder / f"rank-{rank}.log").open("wb") as log:
-                command = [sys.executable, "-m", "wirebound.profile.allreduce_worker"]
+                command = [sys.executable, "-m", module]
                 workers.append(
                     subprocess.Popen(
                         [*command, str(folder / "orders.json"), str(rank)],
@@ -149,7 +152,10 @@ def started_workers(folder: Path, ranks: int) -> Iterator[list[subprocess.Popen[
                     worker.stdin.close()
 
 
-def _wait(workers: list[subprocess.Popen[bytes]], folder: Path, time_limit_s: float) -> None:
+def wait_for_workers(
+    workers: list[subprocess.Popen[bytes]], folder: Path, time_limit_s: float, what: str = "all-reduce"
+) -> None:
+    """Wait until all workers have ended well; raises `WireboundError` with one line where one fails or time is up."""
     deadline = time.monotonic() + time_limit_s
     while True:
         codes = [worker.poll() for worker in workers]
@@ -159,11 +165,11 @@ def _wait(workers: list[subprocess.Popen[bytes]], folder: Path, time_limit_s: fl
             time.sleep(0.2)
             codes = [worker.poll() for worker in workers]
             rank = next((rank for rank in failed if (codes[rank] or 0) < 0), failed[0])
-            raise WireboundError(f"the all-reduce measurement stopped: {_cause(rank, codes[rank] or 0, folder)}")
+            raise WireboundError(f"the {what} measurement stopped: {_cause(rank, codes[rank] or 0, folder)}")
         if all(code == 0 for code in codes):
             return
         if time.monotonic() > deadline:
-            raise WireboundError(f"the all-reduce measurement did not end within {time_limit_s:g} s and was stopped")
+            raise WireboundError(f"the {what} measurement did not end within {time_limit_s:g} s and was stopped")
         time.sleep(0.05)
 
 

@@ -6,16 +6,18 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from wirebound.errors import InputError, WireboundError
 from wirebound.files import require_writable
 from wirebound.profile.collectives import DEFAULT_SIZES, allreduce_warnings, measure_allreduce
 from wirebound.profile.machine import machine_record
-from wirebound.profile.schema import Profile, Scalar, save_profile
+from wirebound.profile.schema import BatchTiming, Profile, Scalar, save_profile
 
 #: Neither half of the probe begins new work after this; with start-up all of it stays under 30 seconds.
 BACKWARD_LIMIT_S = 10.0
+BATCHES_LIMIT_S = 6.0
 ALLREDUCE_BUDGET_S = 6.0
 
 #: Called with the share done, between 0 and 1, and what is going on.
@@ -31,14 +33,16 @@ def run_probe(
     sizes: Sequence[int] = DEFAULT_SIZES,
     repetitions: int = 50,
     effort: int = 1,
+    batches: Sequence[int] = (),
     progress: Progress | None = None,
 ) -> Profile:
     """Measure this machine and return its profile.
 
     ResNet-20 learns random images for `steps` steps with hooks and as many without; then `ranks` processes all-reduce
-    buffers of `sizes` bytes on loopback. Weights and images follow from `seed`; times of course do not. Vector
-    additions are not measured apart: gloo's times include them. `effort` multiplies steps, repetitions and the time
-    that they may take. Raises `InputError` for a wrong option and `WireboundError` when a process fails.
+    buffers of `sizes` bytes on loopback. A few steps without hooks are timed at each batch size of `batches` as well.
+    Weights and images follow from `seed`; times of course do not. Vector additions are not measured apart: gloo's
+    times include them. `effort` multiplies steps, repetitions and the time that they may take. Raises `InputError` for
+    a wrong option and `WireboundError` when a process fails.
     """
     if effort < 1:
         raise InputError(f"effort = {effort} must be at least 1")
@@ -50,26 +54,37 @@ def run_probe(
     import torch
     from torch.nn import functional
 
-    from wirebound.profile.backward import profile_backward
+    from wirebound.profile.backward import profile_backward, profile_batches
     from wirebound.profile.models import ResNet20
 
     record = machine_record()  # before the probe itself makes load
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = ResNet20()
-        images = torch.randn(batch_size, 3, 32, 32)
-        labels = torch.randint(0, 10, (batch_size,))
+        images = torch.randn(max(batch_size, *batches, 0), 3, 32, 32)
+        labels = torch.randint(0, 10, (len(images),))
+
+    def loss(network: torch.nn.Module, size: int) -> torch.Tensor:
+        return functional.cross_entropy(network(images[:size]), labels[:size])
+
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     training = f"ResNet-20: {steps} training steps with hooks, {steps} without"
     tell(0.1, training)
     backward = profile_backward(
         model,
-        lambda network: functional.cross_entropy(network(images), labels),
+        partial(loss, size=batch_size),
         optimizer,
         steps=steps,
         time_limit_s=effort * BACKWARD_LIMIT_S,
         progress=lambda share: tell(0.1 + 0.4 * share, training),
     )
+    batch_samples: tuple[BatchTiming, ...] = ()
+    if batches:
+        scaling = f"ResNet-20: a few training steps at {len(set(batches))} batch sizes"
+        tell(0.5, scaling)
+        batch_samples = profile_batches(
+            model, loss, optimizer, batches, steps=8 * effort, time_limit_s=effort * BATCHES_LIMIT_S, seed=seed
+        )
     tell(0.5, f"all-reduce: {ranks} processes, {len(sizes)} sizes, {repetitions} repetitions")
     timings = measure_allreduce(
         ranks,
@@ -89,7 +104,9 @@ def run_probe(
         forward_s=backward.forward_s,
         optimizer_s=backward.optimizer_s,
         tensors=backward.tensors,
+        forward_samples_s=backward.forward_samples_s,
         backward_samples_s=backward.backward_samples_s,
+        batch_samples=batch_samples,
         hook_overhead=backward.hook_overhead,
         collectives=timings,
         warnings=(*load_warnings(record), *backward.warnings, *allreduce_warnings(timings)),

@@ -23,7 +23,7 @@ SCHEMA = "wirebound-profile"
 VERSION = 1
 
 #: How a profile's compute times were obtained, as in `wirebound.model.Workload.timing`.
-TIMINGS = ("measured", "flop-proportional")
+TIMINGS = ("measured", "flop-proportional", "flop-estimated")
 
 Scalar = str | int | float | bool | None
 
@@ -83,11 +83,22 @@ class CollectiveTiming:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchTiming:
+    """Forward and backward times in seconds of the measured steps at one batch size, in the order of the steps."""
+
+    batch_size: int
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """One measured or imported job: compute times, gradient tensors, collectives, and what was odd about them.
 
     `tensors` is empty where only collectives were measured, `collectives` where only compute was; `batch_size` is None
-    where it is not known. `steps` counts the measured steps. `backward_samples_s` has each step's backward time.
+    where it is not known. `steps` counts the measured steps. `forward_samples_s` and `backward_samples_s` have each
+    step's forward and backward time. `batch_samples` has a few steps at each of several batch sizes, in rising order,
+    where those were measured.
     """
 
     name: str
@@ -100,7 +111,9 @@ class Profile:
     forward_s: float = 0.0
     optimizer_s: float = 0.0
     tensors: tuple[TensorProfile, ...] = ()
+    forward_samples_s: tuple[float, ...] = ()
     backward_samples_s: tuple[float, ...] = ()
+    batch_samples: tuple[BatchTiming, ...] = ()
     hook_overhead: HookOverhead | None = None
     collectives: tuple[CollectiveTiming, ...] = ()
     vector_add: tuple[tuple[float, float], ...] = ()
@@ -167,7 +180,9 @@ def profile_from_document(document: object, *, where: str = "profile") -> Profil
         forward_s=fields.number("forward_s"),
         optimizer_s=fields.number("optimizer_s"),
         tensors=_tensors(fields.objects("tensors")),
+        forward_samples_s=fields.numbers("forward_samples_s"),
         backward_samples_s=fields.numbers("backward_samples_s"),
+        batch_samples=_batch_samples(fields.objects("batch_samples", required=False)),
         hook_overhead=_hook_overhead(fields.optional_object("hook_overhead")),
         collectives=tuple(_collective(item) for item in fields.objects("collectives")),
         vector_add=tuple(
@@ -206,6 +221,23 @@ def _tensor(fields: Fields) -> TensorProfile:
     )
 
 
+def _batch_samples(items: list[Fields]) -> tuple[BatchTiming, ...]:
+    samples: list[BatchTiming] = []
+    for item in items:
+        batch_size = item.integer("batch_size", minimum=1)
+        if samples and batch_size <= samples[-1].batch_size:
+            raise InputError(
+                f"{item.where}: field {item.path}.batch_size is {batch_size}, but {samples[-1].batch_size} comes before"
+                " it: they must rise"
+            )
+        forward_s, backward_s = (item.numbers(name, positive=True) for name in ("forward_s", "backward_s"))
+        for name, times in (("forward_s", forward_s), ("backward_s", backward_s)):
+            if not times:
+                raise InputError(f"{item.where}: field {item.path}.{name} must have the time of one step at least")
+        samples.append(BatchTiming(batch_size, forward_s, backward_s))
+    return tuple(samples)
+
+
 def _hook_overhead(fields: Fields | None) -> HookOverhead | None:
     if fields is None:
         return None
@@ -237,6 +269,9 @@ def profile_document(profile: Profile) -> dict[str, Any]:
     for name, value in ((f.name, getattr(profile, f.name)) for f in dataclasses.fields(profile)):
         if name in ("tensors", "collectives"):
             document[name] = [_item_document(item) for item in value]
+        elif name == "batch_samples":
+            if value:
+                document[name] = [_item_document(item) for item in value]
         elif name == "vector_add":
             if value:
                 document[name] = [{"bytes": size, "seconds": seconds} for size, seconds in value]
@@ -244,12 +279,12 @@ def profile_document(profile: Profile) -> dict[str, Any]:
             document[name] = None if value is None else dataclasses.asdict(value)
         elif name == "machine":
             document[name] = dict(value)
-        elif name != "backward_samples_s" or value:
+        elif name not in ("forward_samples_s", "backward_samples_s") or value:
             document[name] = list(value) if isinstance(value, tuple) else value
     return document
 
 
-def _item_document(item: TensorProfile | CollectiveTiming) -> dict[str, Any]:
+def _item_document(item: TensorProfile | CollectiveTiming | BatchTiming) -> dict[str, Any]:
     values = ((f.name, getattr(item, f.name)) for f in dataclasses.fields(item))
     return {
         "bytes" if name == "size" else name: list(value) if isinstance(value, tuple) else value

@@ -22,7 +22,7 @@ Source = Callable[[random.Random, int], list[Change]]
 #: Drawn where no number is given.
 DEFAULT_SAMPLES = 200
 
-_Value = TypeVar("_Value")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,9 @@ def even_shares(generator: random.Random, count: int) -> list[float]:
     return shares
 
 
-def even_choices(values: Sequence[_Value], generator: random.Random, count: int) -> list[_Value]:
+def even_choices(values: Sequence[Value], generator: random.Random, count: int) -> list[Value]:
     """Return `count` of the values in random order, none of them more than once more often than another."""
-    chosen: list[_Value] = []
+    chosen: list[Value] = []
     while len(chosen) < count:
         chosen += generator.sample(values, min(len(values), count - len(chosen)))
     return chosen
