@@ -17,6 +17,9 @@ from numba import njit
 #: Elements worked on together: they stay in the processor's first cache.
 BLOCK = 4096
 
+#: Of Philox, as in `random`.
+ROUNDS = 7
+
 _LOW, _WORD, _TOP = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(56)
 #: Multiplying eight bytes of 0 or 1 by this gathers them as the bits of the topmost byte, the first one lowest.
 _GATHER_BITS = np.uint64(0x0102040810204080)
@@ -120,7 +123,7 @@ def _fill_random(out, first, count, stream):  # type: ignore[no-untyped-def]
     for i in range(counters):
         c0, c1, c2, c3 = (base + np.uint64(i)) & _LOW, step, tensor, np.uint64(0)
         k0, k1 = stream[0], stream[1]
-        for _ in range(10):
+        for _ in range(ROUNDS):
             a, b = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
             c0, c1, c2, c3 = (b >> _WORD) ^ c1 ^ k0, b & _LOW, (a >> _WORD) ^ c3 ^ k1, a & _LOW
             k0, k1 = (k0 + np.uint64(0x9E3779B9)) & _LOW, (k1 + np.uint64(0xBB67AE85)) & _LOW
