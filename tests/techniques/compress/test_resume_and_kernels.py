@@ -71,9 +71,11 @@ def test_kernels_equal_torch_operations(text, threads, monkeypatch):
 @pytest.mark.parametrize("count", [0, 1, 5, 4095, 4096, 4097, 9000])
 def test_random_numbers_of_the_kernel(count, monkeypatch):
     stream, device = (2**32 - 1, 7, 3, 2**40), torch.device("cpu")
-    fast = random.uniform(count, stream, device)
+    fast, words = random.uniform(count, stream, device), random.words(8, count, stream, device)
     monkeypatch.setattr(fused, "kernels_for", lambda tensor: None)
     assert torch.equal(fast, random.uniform(count, stream, device))
+    assert torch.equal(words, random.words(8, count, stream, device))
+    assert torch.equal(words, random.words(0, count + 8, stream, device)[8:])
 
 
 @pytest.mark.parametrize("fast", [True, False])

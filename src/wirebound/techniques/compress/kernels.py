@@ -116,22 +116,34 @@ def ef_sign(gradient, corrected, scale, packed, sums, start, stop):  # type: ign
 
 
 @_compiled()
+def _philox(counter, stream):  # type: ignore[no-untyped-def]
+    c0, c1, c2, c3 = counter & _LOW, stream[2], stream[3], np.uint64(0)
+    k0, k1 = stream[0], stream[1]
+    for _ in range(ROUNDS):
+        a, b = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
+        c0, c1, c2, c3 = (b >> _WORD) ^ c1 ^ k0, b & _LOW, (a >> _WORD) ^ c3 ^ k1, a & _LOW
+        k0, k1 = (k0 + np.uint64(0x9E3779B9)) & _LOW, (k1 + np.uint64(0xBB67AE85)) & _LOW
+    return c0, c1, c2, c3
+
+
+@_compiled()
 def _fill_random(out, first, count, stream):  # type: ignore[no-untyped-def]
     """Fill `out` with the random numbers of elements from 4·⌊first/4⌋ on; returns where that of `first` is."""
-    base, step, tensor = np.uint64(first // 4), stream[2], stream[3]
-    counters = (first + count + 3) // 4 - first // 4
-    for i in range(counters):
-        c0, c1, c2, c3 = (base + np.uint64(i)) & _LOW, step, tensor, np.uint64(0)
-        k0, k1 = stream[0], stream[1]
-        for _ in range(ROUNDS):
-            a, b = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
-            c0, c1, c2, c3 = (b >> _WORD) ^ c1 ^ k0, b & _LOW, (a >> _WORD) ^ c3 ^ k1, a & _LOW
-            k0, k1 = (k0 + np.uint64(0x9E3779B9)) & _LOW, (k1 + np.uint64(0xBB67AE85)) & _LOW
+    base = np.uint64(first // 4)
+    for i in range((first + count + 3) // 4 - first // 4):
+        c0, c1, c2, c3 = _philox(base + np.uint64(i), stream)
         out[4 * i] = np.float32(np.int32(c0 >> np.uint64(8))) * np.float32(2.0**-24)
         out[4 * i + 1] = np.float32(np.int32(c1 >> np.uint64(8))) * np.float32(2.0**-24)
         out[4 * i + 2] = np.float32(np.int32(c2 >> np.uint64(8))) * np.float32(2.0**-24)
         out[4 * i + 3] = np.float32(np.int32(c3 >> np.uint64(8))) * np.float32(2.0**-24)
     return first % 4
+
+
+@_compiled()
+def random_words(stream, out, start, stop):  # type: ignore[no-untyped-def]
+    """The words of counters from `start` to `stop`, four for each, one after the other."""
+    for i in range(stop - start):
+        out[4 * i], out[4 * i + 1], out[4 * i + 2], out[4 * i + 3] = _philox(np.uint64(start + i), stream)
 
 
 @_compiled()

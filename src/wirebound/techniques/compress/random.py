@@ -38,11 +38,17 @@ def philox(
 
 def words(first: int, count: int, stream: Stream, device: torch.device) -> Tensor:
     """Return the 32 random bits of elements `first` (a multiple of 4) and following, as int64."""
+    start, stop = first // 4, (first + count + 3) // 4
+    found = torch.empty(4 * (stop - start), dtype=torch.int64, device=device)
+    kernels = fused.kernels_for(found)
+    if kernels is not None:
+        kernels.random_words(stream_words(stream), found.numpy(), start, stop)
+        return found[:count]
     seed, worker, step, tensor = (number & _LOW for number in stream)
-    places = torch.arange(first // 4, (first + count + 3) // 4, device=device) & _LOW
+    places = torch.arange(start, stop, device=device) & _LOW
     same = torch.zeros_like(places)
-    found = philox((places, same + step, same + tensor, same), (seed, worker))
-    return torch.stack(found, 1).reshape(-1)[:count]
+    output = philox((places, same + step, same + tensor, same), (seed, worker))
+    return torch.stack(output, 1).reshape(-1)[:count]
 
 
 def uniform(count: int, stream: Stream, device: torch.device, out: Tensor | None = None) -> Tensor:
