@@ -33,3 +33,13 @@ def test_engine_benchmark_with_tiny_sizes(tmp_path):
         pytest.skip("no gcc: the plain C loops were left out")
     for speed in measured["sweeps"].values():
         assert speed["largest_difference"] < 1e-9
+
+
+def test_encode_benchmark_with_a_tiny_tensor(tmp_path):
+    script = BENCHMARK.with_name("encode.py")
+    command = [sys.executable, script, "--mib", "1", "--rounds", "1", "--json", tmp_path / "encode.json"]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
+    assert "× a copy" in done.stdout
+    measured = json.loads((tmp_path / "encode.json").read_text(encoding="utf-8"))
+    assert measured["compressors"]["ef-signsgd"]["payload_bytes"] == 2**20 // 4 // 8 + 4

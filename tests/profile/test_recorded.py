@@ -77,7 +77,7 @@ def test_paced_links_reach_their_rate_but_not_more(samples, ranks, rate_mbps):
 
 def test_records_name_no_owner():
     for file in RECORDED.glob("*.json"):
-        if file.name.startswith(("profile", "allreduce")):
+        if file.name.startswith(("profile", "allreduce", "codec")):
             assert not PRIVATE.search(file.read_text(encoding="utf-8")), file.name
     record = json.loads((RECORDED / "allreduce_samples.machine.json").read_text(encoding="utf-8"))
     assert record["machine"]["cores"] == 2

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 from wirebound.errors import InputError
 from wirebound.model import Codec
@@ -16,9 +17,18 @@ _EXAMPLE = json.dumps({"schema": SCHEMA, "version": VERSION} | dict.fromkeys(_FI
 _REMEDY = f"write {_EXAMPLE}"
 
 
-def load_codec(path: Path) -> Codec:
+def codec_document(codecs: dict[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """Return a document of several codecs, by what the command line calls their compressors, such as ``topk:0.01``.
+
+    Each has the four figures of a `Codec` by name, and whatever tells where they come from; `more` is about all.
+    """
+    return {"schema": SCHEMA, "version": VERSION, **more, "codecs": codecs}
+
+
+def load_codec(path: Path, compressor: str | None = None) -> Codec:
     """Read a codec's four figures (see `wirebound.model.Codec`); those that are missing are 0.
 
+    A file of one codec has them itself; of a file of several, that of `compressor`, such as ``topk:0.01``, is taken.
     Raises `InputError` with one line that names the file.
     """
     try:
@@ -35,6 +45,7 @@ def load_codec(path: Path) -> Codec:
         raise InputError(
             f"{path}: has codec version {document.get('version')!r:.40}: this program reads version {VERSION}"
         )
+    document = _chosen(document, path, compressor)
     values = {}
     for name in _FIELDS:
         value = document.get(name, 0)
@@ -45,3 +56,16 @@ def load_codec(path: Path) -> Codec:
     if not any(math.isfinite(value) and value > 0 for value in values.values()):
         raise InputError(f"{path}: all of {', '.join(_FIELDS)} are 0: for a free codec give --free-codec instead")
     return Codec(**values)
+
+
+def _chosen(document: dict[str, Any], path: Path, compressor: str | None) -> dict[str, Any]:
+    if "codecs" not in document:
+        return document
+    codecs = document["codecs"]
+    if not isinstance(codecs, dict) or not all(isinstance(codec, dict) for codec in codecs.values()):
+        raise InputError(f"{path}: codecs must be an object of codecs by compressor: {_REMEDY}")
+    if compressor not in codecs:
+        wanted = compressor or "one compressor"
+        raise InputError(f"{path}: has no codec of {wanted}: choose one of {', '.join(codecs)}, or another file")
+    chosen: dict[str, Any] = codecs[compressor]
+    return chosen

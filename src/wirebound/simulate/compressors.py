@@ -38,8 +38,8 @@ class Gradient(NamedTuple):
 
 
 def _kept(gradient: Gradient, share: float) -> int:
-    """Values that a sparse compressor keeps: ⌈share · d⌉, at least one."""
-    return max(1, math.ceil(share * gradient.elements))
+    """Values that a sparse compressor keeps: ⌈share · d⌉, at least one if there is one."""
+    return min(gradient.elements, max(1, math.ceil(share * gradient.elements)))
 
 
 def half_bytes(gradient: Gradient, parameter: float, bucket: int) -> int:
@@ -78,12 +78,18 @@ def qsgd_bytes(gradient: Gradient, parameter: float, bucket: int) -> int:
 
 
 def terngrad_bytes(gradient: Gradient, parameter: float, bucket: int) -> int:
-    """TernGrad (Wen et al. 2017): an fp32 scale, then −1, 0 or 1 in two bits, rounded up.
+    """TernGrad (Wen et al. 2017): an fp32 scale, then −1, 0 or 1 in two bits, rounded up."""
+    return HEADER_BYTES + math.ceil(gradient.elements / 4)
 
-    With a shared scale the sum of P workers has 2P+1 values, ⌈log2(2P+1)⌉ bits each, as in the paper's pull.
+
+def terngrad_shared_bytes(gradient: Gradient, parameter: float, bucket: int) -> int:
+    """TernGrad with one scale for all workers: an fp32 scale, then 64-bit words of whole fields.
+
+    The sum of P workers has 2P+1 values, ⌈log2(2P+1)⌉ bits each, as in the paper's pull. An all-reduce adds word by
+    word, without a carry from one to the next, so no field may lie in two words.
     """
     bits = max(2, (2 * gradient.summed).bit_length())  # ⌈log2(2P+1)⌉ is the bits of 2P
-    return HEADER_BYTES + math.ceil(gradient.elements * bits / 8)
+    return HEADER_BYTES + 8 * math.ceil(gradient.elements / (64 // bits))
 
 
 def randomk_bytes(gradient: Gradient, parameter: float, bucket: int) -> int:
@@ -169,7 +175,7 @@ COMPRESSORS: dict[str, Rule] = {
     "qsgd": Rule(qsgd_bytes, "all-gather", lambda _: Work(2, 2, 2, 1), "levels"),
     # σ (1), clip and maximum (1), ternary values (1)
     "terngrad": Rule(terngrad_bytes, "all-gather", lambda _: Work(3, 2, 3, 1)),
-    "terngrad-shared": Rule(terngrad_bytes, "all-reduce", lambda _: Work(3, 2, 3, 1)),
+    "terngrad-shared": Rule(terngrad_shared_bytes, "all-reduce", lambda _: Work(3, 2, 3, 1)),
     # error feedback (3), read and clear the chosen, clear the result (1)
     "randomk": Rule(randomk_bytes, "all-reduce", lambda r: Work(4 + 2 * _touched(r), 2 * _touched(r), 4, 1), "share"),
     "topk": Rule(

@@ -1,0 +1,1 @@
+"""Gradient compressors as their papers describe them: tensors in, the buffers that are really sent out."""
