@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "book").glob("*.md"))]
 
 #: Commands that are quick and need no file of the reader's.
-QUICK = ("workloads", "predict", "messages", "need")
+QUICK = ("workloads", "predict", "messages", "need", "advise")
 
 
 def documented_commands() -> list[tuple[str, ...]]:

@@ -12,6 +12,9 @@ from wirebound.errors import InputError
 BYTES_PER_S_PER_GBPS = 125_000_000
 BYTES_PER_S_PER_MBPS = BYTES_PER_S_PER_GBPS // 1000
 
+#: Seconds in one microsecond.
+SECONDS_PER_US = 1e-6
+
 _SIZES = {
     "B": 1.0,
     "kB": 1e3,

@@ -183,6 +183,34 @@ def test_need_says_that_the_solved_value_is_ignored(wirebound):
     assert "--bandwidth is what is solved for" in err
 
 
+@pytest.mark.parametrize("command", [["--gradient-dtype", "fp16"], ["--accumulation", "4"]])
+def test_precision_and_accumulation_change_what_is_needed(document, command):
+    arguments = need("--method", "ddp", solve="bandwidth")
+    answer = document(*arguments, *command)
+    assert answer["value"] < document(*arguments)["value"]
+    job = ["--workload", "vgg16", "--gpus", "64", "--method", "ddp", *command]
+    for factor, reaches in ((1 + 1e-9, True), (1 - 1e-6, False)):
+        found = document("predict", *job, "--bandwidth", f"{answer['value'] * factor!r} Gbps")
+        assert (found["scaling_factor"] >= 0.95) is reaches
+
+
+def test_need_of_latency_and_what_predict_says_of_it(document, wirebound):
+    job = ["--workload", "resnet50", "--gpus", "64", "--bandwidth", "100 Gbps", "--method", "wfbp-a2a"]
+    question = ["need", *job, "--no-vector-add", "--latency", "3 us", "--target", "0.9", "--solve", "latency"]
+    answer = document(*question)
+    assert (answer["unit"], answer["reachable"]) == ("us", True)
+    assert "latency_s" not in answer["job"]
+    assert not any("no latency" in phrase for phrase in answer["assumptions"])
+    for factor, reaches in ((1 - 1e-9, True), (1 + 1e-6, False)):
+        found = document("predict", *job, "--no-vector-add", "--latency", f"{answer['value'] * factor!r} us")
+        assert (found["scaling_factor"] >= 0.9) is reaches
+    _, out, err = wirebound(*question)
+    assert "latency at most" in out
+    assert err == "--latency is what is solved for: the value given is ignored\n"
+    answer = document(*need("--workload", "resnet50", "--method", "wfbp-a2a", solve="latency"))
+    assert (answer["value"], answer["reachable"], answer["limited_by"]) == (None, False, "bandwidth")
+
+
 def test_workloads(document, wirebound):
     found = document("workloads")["workloads"]
     assert [workload["name"] for workload in found] == list(builtin_names())
@@ -224,6 +252,8 @@ def test_the_bandwidth_that_is_solved_for_was_not_given_by_a_fit(wirebound, tmp_
     job = ["--workload", "vgg16", "--gpus", "8", "--method", "ddp", "--network", str(fit)]
     code, _, err = wirebound("need", *job, "--target", "0.5", "--solve", "bandwidth")
     assert (code, err) == (0, "bandwidth is what is solved for: of --network only the latency is used\n")
+    code, _, err = wirebound("need", *job, "--target", "0.5", "--solve", "latency")
+    assert (code, err) == (0, "latency is what is solved for: of --network only the bandwidth is used\n")
 
 
 @pytest.mark.parametrize(

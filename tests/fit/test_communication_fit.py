@@ -252,3 +252,22 @@ def test_many_sizes_are_grouped():
     # what is not more than the limit stays as it is
     few = fit_communication(sizes[:256], (1e-4 + 1e-9 * sizes[:256]))
     assert (len(few.sizes), "grouped" in few.verdict) == (256, False)
+
+
+def test_the_bootstrap_pairs_spread_as_the_intervals_say_and_keep_the_correlation():
+    rng = np.random.default_rng(5)
+    sizes = [2.0**power for power in range(12, 18)]  # α and β·S alike, so that one makes up for the other
+    fit = fit_communication(sizes, np.array(line(1e-4, 3e-9, sizes)) * rng.gamma(900, 1 / 900, len(sizes)))
+    alphas, betas = np.array(fit.bootstrap).T
+    assert len(alphas) == 200
+    for values, (low, high) in ((alphas, fit.alpha_ci95), (betas, fit.beta_ci95)):
+        assert 0.90 <= np.mean((values >= low) & (values <= high)) <= 0.99
+    assert np.corrcoef(alphas, betas)[0, 1] < -0.3
+    # drawn one by one, the same values would make times that the measurements exclude
+    together = np.std(alphas + betas * sizes[3])
+    apart = np.std(alphas + rng.permutation(betas) * sizes[3])
+    assert together < 0.9 * apart
+
+
+def test_two_sizes_leave_nothing_to_resample():
+    assert fit_communication([1e3, 1e6], [1e-4, 1e-3]).bootstrap == ()

@@ -55,6 +55,7 @@ def test_csv_with_collective(tmp_path, capsys):
     document = json.loads(text)
     assert code == 0
     assert document["link_latency_s"] == pytest.approx(1e-4 / 6, rel=1e-5)
+    assert len(document["bootstrap"]["alpha_s"]) == len(document["bootstrap"]["beta_s_per_byte"]) == 200
     assert document["link_bandwidth_Bps"] == pytest.approx(1.5e9, rel=1e-5)
     code, text, _ = run([file, "--collective", "ring-allreduce", "--ranks", 4], capsys)
     assert code == 0

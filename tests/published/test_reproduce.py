@@ -110,7 +110,7 @@ def test_writing_over_a_folder_is_refused(tmp_path: Path, capsys: pytest.Capture
 def test_validate_gives_every_suite(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("validate", "--json") == 0
     suites = json.loads(capsys.readouterr().out)["suites"]
-    assert list(suites) == ["zhang2020", "zhang2020-measured", "shi2020", "shi2020-transfer"]
+    assert list(suites) == ["zhang2020", "zhang2020-measured", "shi2020", "shi2020-transfer", "collectives", "cases"]
     for figures in suites.values():
         assert {"points", "held_out", "mean_ape", "median_ape", "p90_ape"} <= set(figures)
     zhang = suites["zhang2020"]
@@ -126,6 +126,8 @@ def test_validate_gives_every_suite(capsys: pytest.CaptureFixture[str]) -> None:
     assert suites["shi2020"]["held_out"] == 172
     assert suites["shi2020"]["without_bytescheduler_a2a"]["points"] == 136
     assert suites["shi2020-transfer"]["held_out"] == 76
+    assert suites["collectives"]["median_ape"] < suites["collectives"]["affine"]["median_ape"]
+    assert sum(suites["cases"]["agree"].values()) >= 6
 
 
 def test_validate_one_suite_for_people(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from wirebound.errors import InputError
 from wirebound.model import Cluster, Link, Method, method_named
 from wirebound.model.library import builtin_workload
-from wirebound.simulate.need import SEARCH_LIMIT, solve_need
+from wirebound.simulate.need import LATENCY_LIMIT_S, SEARCH_LIMIT, solve_need
 from wirebound.simulate.step import simulate_step
 
 from .jobs import made, workloads
@@ -70,6 +70,43 @@ def test_batch_by_hand():
         made([1.0], [8], 2.0), Cluster(2, Link(1.0)), method_named("bsp-a2a"), target=0.9, solve="batch"
     )
     assert (answer.value, answer.unit) == (24, "samples")
+
+
+def test_latency_by_hand():
+    # one message after a 3 s step, over two workers: 2·α + 8/16 may take 3/0.75 − 3 = 1 s: α = 0.25 s
+    job = (made([1.0], [8], 2.0), Cluster(2, Link(16.0, latency_s=9.0)), method_named("bsp-a2a"))
+    answer = solve_need(*job, target=0.75, solve="latency")
+    assert (answer.unit, answer.reachable, answer.at_search_limit) == ("us", True, False)
+    assert answer.value == pytest.approx(0.25e6, rel=1e-9)
+    # two passes of 3 s allow 2 s
+    assert solve_need(*job, target=0.75, solve="latency", accumulation=2).value == pytest.approx(0.75e6, rel=1e-9)
+    # 0.5 s of bytes alone leave 3/3.5 = 0.857
+    answer = solve_need(*job, target=0.9, solve="latency")
+    assert (answer.value, answer.reachable, answer.limited_by) == (None, False, "bandwidth")
+    assert answer.scaling_factor == pytest.approx(3 / 3.5)
+
+
+def test_the_largest_latency_is_zero_where_nothing_is_left_for_it():
+    # the bytes alone use up all that the target allows
+    job = (made([1.0], [8], 2.0), Cluster(2, Link(8.0)), method_named("bsp-a2a"))
+    answer = solve_need(*job, target=0.75, solve="latency")
+    assert (answer.value, answer.reachable) == (0, True)
+
+
+def test_one_node_stands_any_latency():
+    job = (builtin_workload("vgg16"), Cluster(1, Link(1e9), 8), method_named("ddp"))
+    answer = solve_need(*job, target=0.9, solve="latency")
+    assert (answer.value, answer.at_search_limit) == (LATENCY_LIMIT_S / 1e-6, True)
+
+
+def test_half_precision_needs_half_of_the_bandwidth():
+    # without latency and additions only bytes ÷ bandwidth counts, so that halves of both give the same step
+    job = (Cluster(64, Link(1.0)), method_named("wfbp-a2a"))
+    options = {"target": 0.9, "solve": "bandwidth", "include_vector_add": False}
+    single = solve_need(builtin_workload("resnet101"), *job, **options)
+    for dtype, share in (("fp16", 1 / 2), ("bf16", 1 / 2), ("fp8", 1 / 4), ("fp64", 2)):
+        answer = solve_need(builtin_workload("resnet101").with_gradient_dtype(dtype), *job, **options)
+        assert answer.value == pytest.approx(share * single.value, rel=1e-9)
 
 
 @pytest.mark.parametrize(("name", "ratio"), [("resnet50", 2.75), ("resnet101", 2.85), ("vgg16", 7.93)])
@@ -137,8 +174,8 @@ def test_accumulation_lowers_what_is_needed():
 def test_the_answer_reaches_the_target_and_slightly_less_does_not(workload, nodes, bandwidth, name, target):
     cluster, method = Cluster(nodes, Link(bandwidth, 1e-6)), method_named(name)
 
-    def factor(bandwidth=bandwidth, compression=1.0):
-        link = Cluster(nodes, Link(bandwidth, 1e-6))
+    def factor(bandwidth=bandwidth, compression=1.0, latency_s=1e-6):
+        link = Cluster(nodes, Link(bandwidth, latency_s))
         return simulate_step(workload, link, dataclasses.replace(method, compression=compression)).scaling_factor
 
     answer = solve_need(workload, cluster, method, target=target, solve="bandwidth")
@@ -149,6 +186,13 @@ def test_the_answer_reaches_the_target_and_slightly_less_does_not(workload, node
     if answer.reachable:
         assert factor(compression=answer.value) >= target
         assert answer.value == 1 or factor(compression=max(1.0, answer.value * (1 - 1e-6))) < target
+    answer = solve_need(workload, cluster, method, target=target, solve="latency")
+    if answer.reachable:
+        # microseconds and back may round the answer past the target
+        assert factor(latency_s=answer.value * 1e-6 * (1 - 1e-9)) >= target
+        assert factor(latency_s=max(answer.value * 1e-6 * (1 + 1e-6), 1e-9)) < target
+    else:
+        assert factor(latency_s=0.0) < target
 
 
 @pytest.mark.parametrize("target", [0, -1, 1.01, float("nan")])

@@ -48,9 +48,33 @@ def _root(
 
 
 def _register_commands() -> None:
-    from wirebound.cli import import_, measure, messages, need, predict, publish, reproduce, study, validate, workloads
+    from wirebound.cli import (
+        advise,
+        import_,
+        measure,
+        messages,
+        need,
+        predict,
+        publish,
+        reproduce,
+        study,
+        validate,
+        workloads,
+    )
 
-    for module in (study, publish, measure, import_, predict, messages, need, workloads, reproduce, validate):
+    for module in (
+        study,
+        publish,
+        measure,
+        import_,
+        predict,
+        messages,
+        need,
+        advise,
+        workloads,
+        reproduce,
+        validate,
+    ):
         module.register(app)
 
 

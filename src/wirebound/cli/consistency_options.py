@@ -31,7 +31,7 @@ ComputeSpread = Annotated[
 Straggler = Annotated[
     float | None, typer.Option("--straggler", help="One worker computes this many times as long, such as 2.")
 ]
-Seed = Annotated[int | None, typer.Option("--seed", help="Of the random compute times. [default: 0]")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Of random compute times and samples. [default: 0]")]
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class ConsistencyOptions:
             raise InputError(f"--straggler {straggler} must be a factor from 1 to 1,000,000, such as 2")
         asked = (self.consistency, self.compute_spread, self.straggler)
         if all(option is None for option in asked):
-            if self.seed is not None:
+            if self.seed is not None and not job.sources:
                 job.notes.append("--seed changes nothing without --consistency, --compute-spread or --straggler")
             return None
         from wirebound.model.compute_time import ComputeTime

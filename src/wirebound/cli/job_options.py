@@ -40,12 +40,17 @@ class JobOptions:
         int, _option("--nics-per-node", "Network cards of a node, each with --bandwidth, for as many GPUs each.")
     ] = 1
     bandwidth: Annotated[
-        str | None, _option("--bandwidth", "Of a node's network link, such as '10 Gbps'.", metavar="TEXT")
+        str | None,
+        _option(
+            "--bandwidth", "Of a node's network link, such as '10 Gbps', or a range '8 Gbps..10 Gbps'.", metavar="TEXT"
+        ),
     ] = None
     network: Annotated[
         Path | None, _option("--network", "A fit of your network, instead of --bandwidth.", metavar="FIT.json")
     ] = None
-    latency: Annotated[str | None, _option("--latency", "Per message, such as '20 us'. [default: 0]")] = None
+    latency: Annotated[str | None, _option("--latency", "Per message, such as '20 us', or a range. [default: 0]")] = (
+        None
+    )
     utilization: Annotated[
         float, _option("--utilization", "Share of the bandwidth that the transport reaches, up to 1.")
     ] = 1.0

@@ -1,4 +1,4 @@
-"""What the options of a job mean: a workload, a cluster and a method."""
+"""What the options of a job mean: a workload, a cluster and a method, and what of them is uncertain."""
 
 import math
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wirebound.cli.job_assumptions import assumptions_of, without_effect
+from wirebound.cli.job_batch import PROPORTIONAL, with_measured_batches
 from wirebound.cli.job_compression import method_changes
 from wirebound.cli.job_options import JobOptions
 from wirebound.errors import InputError
@@ -16,11 +17,19 @@ from wirebound.model import Cluster, Link, Method, Workload, method_named
 from wirebound.model.cluster import FREE_LINK
 from wirebound.model.library import builtin_names, builtin_workload
 from wirebound.simulate.all_reduces import candidates
+from wirebound.simulate.job import TrainingJob
 from wirebound.simulate.need import BATCH_LIMIT
+from wirebound.simulate.uncertainty import (
+    Source,
+    uncertain_bandwidth,
+    uncertain_compute,
+    uncertain_latency,
+    uncertain_network,
+)
 from wirebound.units import parse_bandwidth, parse_bytes, parse_duration
 
 if TYPE_CHECKING:
-    from wirebound.fit.batches import BatchScaling
+    from wirebound.profile.schema import Profile
 
 #: No whole number on the command line may exceed this.
 _LARGEST = BATCH_LIMIT
@@ -28,7 +37,11 @@ _LARGEST = BATCH_LIMIT
 
 @dataclass(slots=True)
 class Job:
-    """What the options mean. `cluster` is None where no number of accelerators was given."""
+    """What the options mean. `cluster` is None where no number of accelerators was given.
+
+    `sources` are the parameters that are uncertain (see `wirebound.simulate.uncertainty`); the job itself has their
+    estimates. `origins` says in words where each one's uncertainty comes from.
+    """
 
     workload: Workload
     cluster: Cluster | None
@@ -37,6 +50,15 @@ class Job:
     include_vector_add: bool
     assumptions: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    sources: dict[str, Source] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def training(self) -> TrainingJob:
+        """The job that can be simulated; raises `InputError` where no number of accelerators was given."""
+        if self.cluster is None:
+            raise InputError("the number of accelerators is missing: give --gpus 64")
+        return TrainingJob(self.workload, self.cluster, self.method, self.include_vector_add, self.accumulation)
 
 
 def read_job(options: JobOptions, *, network_needed: bool = True, batch_varies: bool = False) -> Job:
@@ -55,21 +77,46 @@ def read_job(options: JobOptions, *, network_needed: bool = True, batch_varies: 
     ):
         if value is not None and not 1 <= value <= _LARGEST:
             raise InputError(f"{flag} {value} must be between 1 and {_LARGEST:,}")
-    workload, batch_rule, warnings = _workload(options, batch_varies or options.batch is not None)
+    workload, batch_rule, profile = _workload(options, batch_varies or options.batch is not None)
+    compute_factors = () if profile is None else _step_factors(profile.backward_samples_s)
     method = _method(options)
     fitted = _fitted_link(options)
     cluster = _cluster(options, network_needed, fitted)
     job = Job(workload, cluster, method, options.accumulation, not options.no_vector_add)
     doubts = None if fitted is None else fitted.doubts
     job.assumptions = assumptions_of(workload, cluster, method, options, doubts, batch_rule)
-    job.assumptions += [f"the profile warns: {warning}" for warning in warnings]
+    if profile is not None:
+        job.assumptions += [f"the profile warns: {warning}" for warning in profile.warnings]
     job.notes = without_effect(method, options)
+    if compute_factors:
+        job.sources["compute"] = uncertain_compute(compute_factors)
+        job.origins["compute"] = f"compute from {len(compute_factors)} measured steps, the same for all workers"
+    if cluster is not None and cluster.nodes > 1:
+        _add_network_sources(job, options, fitted)
     return job
 
 
-def _workload(options: JobOptions, batch_varies: bool) -> tuple[Workload, str | None, tuple[str, ...]]:
-    """The workload, how its compute time follows the batch where that varies, and the warnings of its profile."""
-    batch_rule = "compute time in proportion to the batch" if options.batch is not None else None
+def _add_network_sources(job: Job, options: JobOptions, fitted: FittedLink | None) -> None:
+    """Add what is uncertain about the link between nodes: a fit's, then ranges, which replace it."""
+    if fitted is not None and fitted.plausible:
+        job.sources["network"] = uncertain_network(fitted.plausible)
+        job.origins["network"] = f"network from {fitted.plausible_from}"
+    bandwidth = _range("--bandwidth", parse_bandwidth, options.bandwidth)
+    if bandwidth is not None:
+        job.sources["bandwidth"] = uncertain_bandwidth(*bandwidth)
+        job.origins["bandwidth"] = f"bandwidth anywhere in {options.bandwidth}"
+    latency = None if options.latency is None else _range("--latency", parse_duration, options.latency)
+    if options.latency is not None and (latency is not None or "network" in job.sources):
+        # A latency that was given replaces the fitted one, certain or not.
+        low, high = latency or (parse_duration(options.latency),) * 2
+        job.sources["latency"] = uncertain_latency(low, high)
+        if latency is not None:
+            job.origins["latency"] = f"latency anywhere in {options.latency}"
+
+
+def _workload(options: JobOptions, batch_varies: bool) -> tuple[Workload, str | None, "Profile | None"]:
+    """The workload, how its compute time follows the batch where that is asked, and the profile that it comes from."""
+    profile, batch_rule = None, PROPORTIONAL if options.batch is not None else None
     name = options.workload
     separators = tuple(filter(None, (os.sep, os.altsep)))
     is_path = name.lower().endswith(".json") or any(mark in name for mark in separators) or os.path.exists(name)
@@ -77,27 +124,26 @@ def _workload(options: JobOptions, batch_varies: bool) -> tuple[Workload, str | 
         from wirebound.profile.schema import load_profile
 
         profile = load_profile(Path(name))
-        workload, warnings = profile.workload(), profile.warnings
+        workload = profile.workload()
         if batch_varies and len(profile.batch_samples) > 1:
-            from wirebound.fit.batches import fit_batch_scaling
-
-            scaling = fit_batch_scaling(profile.batch_samples)
-            workload, batch_rule = scaling.applied_to(workload), _batch_rule(scaling, options.batch)
+            workload, batch_rule = with_measured_batches(workload, profile, options.batch)
     else:
-        workload, warnings = builtin_workload(name), ()
+        workload = builtin_workload(name)
     if options.batch is not None:
         workload = workload.with_batch(options.batch)
     if options.gradient_dtype is not None:
         workload = workload.with_gradient_dtype(options.gradient_dtype)
-    return workload, batch_rule, warnings
+    return workload, batch_rule, profile
 
 
-def _batch_rule(scaling: "BatchScaling", batch: int | None) -> str:
-    measured = scaling.backward.batches
-    rule = f"compute time over the batch follows lines fitted to measured batches of {measured[0]} to {measured[-1]}"
-    if batch is not None and not measured[0] <= batch <= measured[-1]:
-        rule += f", and {batch} lies outside"
-    return rule if scaling.doubts is None else f"{rule} (in doubt: {scaling.doubts})"
+def _step_factors(backward_samples_s: tuple[float, ...]) -> tuple[float, ...]:
+    """Each step's backward time over their median; forward and optimizer are taken to vary with it."""
+    if len(backward_samples_s) < 2 or min(backward_samples_s) <= 0:
+        return ()
+    from statistics import median
+
+    middle = median(backward_samples_s)
+    return tuple(sample / middle for sample in backward_samples_s)
 
 
 def _method(options: JobOptions) -> Method:
@@ -162,11 +208,11 @@ def _network_link(options: JobOptions, fitted: FittedLink | None, *, needed: boo
     if fitted is not None:
         bandwidth, latency = fitted.bandwidth, fitted.latency_s
     elif options.bandwidth is not None:
-        bandwidth = _parsed("--bandwidth", parse_bandwidth, options.bandwidth)
+        bandwidth = _middle("--bandwidth", parse_bandwidth, options.bandwidth)
     elif needed:
         raise InputError("the network's bandwidth is missing: give --bandwidth '10 Gbps', or --network FIT.json")
     if options.latency is not None:
-        latency = _parsed("--latency", parse_duration, options.latency)
+        latency = _middle("--latency", parse_duration, options.latency)
     if not 0 < options.utilization <= 1:
         raise InputError(f"--utilization {options.utilization} must be greater than 0 and at most 1")
     return Link(bandwidth, latency, options.utilization)
@@ -181,6 +227,22 @@ def _intra_link(options: JobOptions) -> Link:
     if options.intra_latency is not None:
         latency = _parsed("--intra-latency", parse_duration, options.intra_latency)
     return Link(bandwidth, latency)
+
+
+def _range(flag: str, parse: Callable[[str], float], text: str | None) -> tuple[float, float] | None:
+    """The two ends of a range such as ``8 Gbps..10 Gbps``; None for text that is no range."""
+    if text is None or ".." not in text:
+        return None
+    low, high = (_parsed(flag, parse, end) for end in text.split("..", 1))
+    if low > high:
+        raise InputError(f"{flag} {text!r}: the first value of a range must not exceed the second")
+    return low, high
+
+
+def _middle(flag: str, parse: Callable[[str], float], text: str) -> float:
+    """One value, or the middle of a range."""
+    ends = _range(flag, parse, text)
+    return _parsed(flag, parse, text) if ends is None else (ends[0] + ends[1]) / 2
 
 
 def _parsed(flag: str, parse: Callable[[str], float], text: str) -> float:

@@ -9,7 +9,6 @@ import typer
 from wirebound.cli.job_reading import Job
 from wirebound.cli.output import printable
 from wirebound.model import Cluster
-from wirebound.model.cluster import FREE_LINK
 from wirebound.units import format_bandwidth, format_bytes
 
 
@@ -44,7 +43,12 @@ def job_document(job: Job, leave_out: str = "") -> dict[str, Any]:
         document |= {"compressor": compressor.label, "codec": dataclasses.asdict(compressor.codec)}
     if job.cluster is not None:
         document |= _network_document(job.cluster)
-    solved = {"bandwidth": ["bandwidth_Bps"], "gpus": ["gpus", "nodes"], "batch": ["batch_size"]}
+    solved = {
+        "bandwidth": ["bandwidth_Bps"],
+        "gpus": ["gpus", "nodes"],
+        "batch": ["batch_size"],
+        "latency": ["latency_s"],
+    }
     for key in solved.get(leave_out, [leave_out]):
         document.pop(key, None)
     return document
@@ -63,7 +67,7 @@ def job_line(job: Job, leave_out: str = "") -> str:
         parts.append(f"{counted(cluster.workers, 'GPU')} on {counted(cluster.nodes, 'node')}")
     elif cluster is not None:
         parts.append(f"{counted(cluster.accelerators_per_node, 'GPU')} per node")
-    if cluster is not None and leave_out != "bandwidth" and cluster.inter != FREE_LINK:
+    if cluster is not None and leave_out != "bandwidth" and math.isfinite(cluster.inter.bandwidth):
         parts.append(format_bandwidth(cluster.inter.bandwidth))
     if job.method.compression != 1 and leave_out != "compression":
         parts.append(f"compression {job.method.compression:g}×")
@@ -75,6 +79,6 @@ def job_line(job: Job, leave_out: str = "") -> str:
     return ", ".join([*parts, job.method.name + (f" with {job.method.collective}" if with_collective else "")])
 
 
-def echo_assumptions(job: Job) -> None:
+def echo_assumptions(assumptions: list[str]) -> None:
     """Print the line that says what the answer takes for granted."""
-    typer.echo(f"  assumed         {printable('; '.join(job.assumptions))}")
+    typer.echo(f"  assumed         {printable('; '.join(assumptions))}")

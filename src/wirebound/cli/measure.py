@@ -240,6 +240,10 @@ def _fit_document(
         "bandwidth_Bps": _finite(fitted.bandwidth_Bps),
         "alpha_ci95": [_finite(bound) for bound in fitted.alpha_ci95],
         "beta_ci95": [_finite(bound) for bound in fitted.beta_ci95],
+        "bootstrap": {
+            "alpha_s": [alpha for alpha, _ in fitted.bootstrap],
+            "beta_s_per_byte": [beta for _, beta in fitted.bootstrap],
+        },
         "sizes_bytes": list(fitted.sizes),
         "times_s": list(fitted.times_s),
         "relative_residuals": list(fitted.relative_residuals),

@@ -4,6 +4,7 @@ from typing import Any
 
 import typer
 
+from wirebound.cli.job_interval import note_ranges
 from wirebound.cli.job_options import JobOptions, with_job_options
 from wirebound.cli.job_reading import read_job
 from wirebound.cli.job_report import counted, echo_assumptions, job_line
@@ -54,6 +55,7 @@ def messages(given: JobOptions, json_output: JsonFlag = False) -> None:
         ]
     for line in job.notes:
         note(line)
+    note_ranges(job)
     if json_output:
         print_json({"messages": rows})
         return
@@ -66,7 +68,7 @@ def messages(given: JobOptions, json_output: JsonFlag = False) -> None:
             f"  {index:4}  {row['bytes']:>12,} B  ready {format_duration(row['ready_s'])}{sent}"
             f"  {counted(len(row['tensors']), 'tensor')}: {span}"
         )
-    echo_assumptions(job)
+    echo_assumptions(job.assumptions)
 
 
 def _whole(size: float) -> int | float:

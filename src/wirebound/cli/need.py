@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
+from wirebound.cli.job_interval import note_ranges
 from wirebound.cli.job_options import JobOptions, with_job_options
 from wirebound.cli.job_reading import read_job
 from wirebound.cli.job_report import echo_assumptions, job_document, job_line
 from wirebound.cli.output import JsonFlag, note, print_json
 from wirebound.errors import InputError
-from wirebound.simulate.need import BATCH_LIMIT, UNITS, solve_need
+from wirebound.simulate.need import BATCH_LIMIT, LARGEST, UNITS, solve_need
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +25,7 @@ def need(
     solve: Annotated[str, typer.Option("--solve", help=f"What to solve for: {', '.join(UNITS)}.")],
     json_output: JsonFlag = False,
 ) -> None:
-    """Solve for what reaches a scaling factor: the smallest bandwidth, compression or batch, or the most GPUs.
+    """Solve for what reaches a scaling factor: the least bandwidth, compression or batch, or the most GPUs or latency.
 
     Example: wirebound need --workload vgg16 --gpus 64 --bandwidth "10 Gbps" --method horovod --target 0.95
     --solve compression
@@ -33,7 +34,9 @@ def need(
         raise InputError(f"--target {target} must be a scaling factor greater than 0 and at most 1, such as 0.95")
     if solve == "compression" and given.compressor is not None:
         raise InputError("--solve compression asks for a ratio that costs nothing: leave --compressor out")
-    given_gpus = given.gpus
+    given_gpus, given_latency = given.gpus, given.latency
+    if solve == "latency":
+        given.latency = "1 us"  # any: it is what is solved for
     if solve == "gpus":
         given.gpus = 2 * given.gpus_per_node  # any cluster with a network: the number is what is solved for
     elif given_gpus is None:
@@ -49,13 +52,15 @@ def need(
         include_vector_add=job.include_vector_add,
         accumulation=job.accumulation,
     )
-    if solve == "bandwidth" and given.network is not None:
-        note("bandwidth is what is solved for: of --network only the latency is used")
-    ignored = {"bandwidth": given.bandwidth, "gpus": given_gpus, "batch": given.batch}.get(solve)
+    if given.network is not None and solve in (used := {"bandwidth": "latency", "latency": "bandwidth"}):
+        note(f"{solve} is what is solved for: of --network only the {used[solve]} is used")
+    given_values = {"bandwidth": given.bandwidth, "gpus": given_gpus, "batch": given.batch, "latency": given_latency}
+    ignored = given_values.get(solve)
     if ignored is not None or (solve == "compression" and given.compression != 1):
         note(f"--{solve} is what is solved for: the value given is ignored")
     for line in job.notes:
         note(line)
+    note_ranges(job, leave_out=solve)
     if json_output:
         print_json(
             {
@@ -81,11 +86,11 @@ def need(
             f" limited by {answer.limited_by}"
         )
     else:
-        extent = "at most" if solve == "gpus" else "at least"
+        extent = "at most" if solve in LARGEST else "at least"
         limit = " (the most that is searched)" if answer.at_search_limit else ""
         shown = f"{answer.value:,}" if isinstance(answer.value, int) else f"{answer.value:.4g}"
         typer.echo(
             f"  {solve} {extent} {shown} {answer.unit}{limit} for a scaling factor of {target:.1%}"
             f" (there {answer.scaling_factor:.2%})"
         )
-    echo_assumptions(job)
+    echo_assumptions(job.assumptions)

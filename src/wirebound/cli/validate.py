@@ -22,7 +22,8 @@ def validate(suite: _Suites = None, json_output: JsonFlag = False) -> None:
 
     Suites: zhang2020 (90 published what-if scaling factors, and the engine against exact fractions),
     zhang2020-measured (measured scaling factors against a fully used network), shi2020 (calibrated on 64 runs, scored
-    on 172 others), shi2020-transfer (BERT-Large from the two other models).
+    on 172 others), shi2020-transfer (BERT-Large from the two other models), collectives (curves of all-reduces that
+    others measured, at sizes held out), cases (questions of practitioners: distance from the observed range).
 
     Example: wirebound validate --suite shi2020 --json
     """
@@ -46,6 +47,10 @@ def validate(suite: _Suites = None, json_output: JsonFlag = False) -> None:
             typer.echo(
                 f"  {check['points']} points against exact fractions: scaling factors differ by {worst:.0e} at most"
             )
+        if "affine" in figures:
+            typer.echo(_line("  affine", figures["affine"]["points"], figures["affine"]))
+        if "agree" in figures:
+            typer.echo(f"  {sum(figures['agree'].values())} of {len(figures['agree'])} lie in the observed range")
         if "regret_percent" in figures:
             typer.echo(f"  choosing the method ranked first costs {figures['regret_percent']:.1f} % on average")
 

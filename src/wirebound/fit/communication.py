@@ -16,7 +16,7 @@ from scipy.optimize import least_squares
 from scipy.special import ndtri, stdtrit
 
 from wirebound.errors import InputError
-from wirebound.fit.document import COLLECTIVE_COSTS
+from wirebound.fit.document import COLLECTIVE_COSTS, link_beneath
 from wirebound.fit.samples import LARGEST_BYTES, LONGEST_S, SHORTEST_S
 from wirebound.fit.verdict import SMALL_BELOW, assess
 from wirebound.model import Link
@@ -25,6 +25,8 @@ Array = NDArray[np.float64]
 
 #: More distinct sizes than this are grouped.
 MOST_SIZES = 256
+#: So many pairs of the bootstrap are kept.
+KEPT_PAIRS = 200
 #: Log residuals beyond this count linearly, not squared (SciPy's `f_scale`).
 ROBUST_SCALE = 0.1
 
@@ -51,7 +53,9 @@ class CommunicationFit:
 
     `relative_residuals` are measured ÷ fitted − 1. `flags` are the reasons to doubt the model (see
     `wirebound.fit.verdict`), `verdict` says them in words. `small` and `large` are fits to the sizes below and from
-    64 KiB, None where a region has fewer than three sizes.
+    64 KiB, None where a region has fewer than three sizes. `bootstrap` are pairs (α, β) as plausible as the fit itself:
+    they spread as the intervals say, and each α belongs to its β, for a line that starts higher rises less. It is empty
+    where the intervals bound nothing.
     """
 
     alpha_s: float
@@ -65,6 +69,7 @@ class CommunicationFit:
     verdict: str
     small: RegionFit | None
     large: RegionFit | None
+    bootstrap: tuple[tuple[float, float], ...] = ()
 
     @property
     def bandwidth_Bps(self) -> float:  # noqa: N802 - the unit is bytes per second
@@ -95,7 +100,7 @@ def fit_communication(
     """
     sizes, times, repeats, grouped = _points(sizes_bytes, times_s)
     alpha, beta = _fit_point(sizes, times)
-    alpha_ci, beta_ci = _intervals(sizes, times, alpha, beta, resamples, seed)
+    alpha_ci, beta_ci, pairs = _intervals(sizes, times, alpha, beta, resamples, seed)
     residuals = times / (alpha + beta * sizes) - 1
     small, large = _region(sizes, times, sizes < SMALL_BELOW), _region(sizes, times, sizes >= SMALL_BELOW)
     flags, verdict = assess(
@@ -120,15 +125,15 @@ def fit_communication(
         verdict=verdict,
         small=small,
         large=large,
+        bootstrap=pairs,
     )
 
 
 def link_parameters(fit: CommunicationFit, collective: str, ranks: int) -> Link:
     """Return the link whose `collective` among `ranks` workers takes α + β·S.
 
-    The cost model is linear in latency and in S/bandwidth, so latency = α ÷ (time at 1 s of latency, free bytes) and
-    bandwidth = (time of 1 byte at 1 B/s, no latency) ÷ β; a ring's is `simulate.collectives.ring_all_reduce`. Raises
-    `InputError` for another collective, fewer than two ranks, or β = 0.
+    See `wirebound.fit.document.link_beneath`. Raises `InputError` for another collective, fewer than two ranks, or
+    β = 0.
     """
     if collective not in COLLECTIVE_COSTS:
         raise InputError(f"collective {collective!r} cannot be turned into a link: use {', '.join(COLLECTIVE_COSTS)}")
@@ -136,9 +141,7 @@ def link_parameters(fit: CommunicationFit, collective: str, ranks: int) -> Link:
         raise InputError(f"ranks = {ranks} must be at least 2: one rank uses no link")
     if fit.beta_s_per_byte == 0:
         raise InputError("the times do not grow with the size, so they tell no bandwidth: measure larger sizes too")
-    cost = COLLECTIVE_COSTS[collective]
-    latencies, bytes_on_the_wire = cost(0.0, ranks, 1.0, math.inf), cost(1.0, ranks, 0.0, 1.0)
-    return Link(bandwidth=bytes_on_the_wire / fit.beta_s_per_byte, latency_s=fit.alpha_s / latencies)
+    return link_beneath(fit.alpha_s, fit.beta_s_per_byte, collective, ranks)
 
 
 def _points(
@@ -231,10 +234,11 @@ def _refit(sizes: Array, log_times: Array, alpha: float, beta: float, rounds: in
 
 def _intervals(
     sizes: Array, times: Array, alpha: float, beta: float, resamples: int, seed: int
-) -> tuple[tuple[float, float], tuple[float, float]]:
+) -> tuple[tuple[float, float], tuple[float, float], tuple[tuple[float, float], ...]]:
+    """The intervals of α and β, and pairs of both that spread as these do."""
     n = len(sizes)
     if n < 3:
-        return (0.0, math.inf), (0.0, math.inf)  # two points fix a line and leave nothing to judge it by
+        return (0.0, math.inf), (0.0, math.inf), ()  # two points fix a line and leave nothing to judge it by
     fitted = alpha + beta * sizes
     design = np.column_stack([np.ones_like(sizes), sizes]) / fitted[:, None]
     design = design / np.linalg.norm(design, axis=0)
@@ -245,9 +249,12 @@ def _intervals(
     log_times = np.log(fitted) + residual * generator.choice(webb, size=(resamples, n))
     with np.errstate(all="ignore"):  # what overflows is seen in the interval
         alphas, betas = _refit(sizes, log_times, alpha, beta)
-    # α rests on the small sizes and β on the large ones: each has about half of the n − 2 degrees of freedom.
-    widening = float(stdtrit(max((n - 2) / 2, 1), 0.975) / ndtri(0.975))
-    return _interval(alpha, alphas, widening), _interval(beta, betas, widening)
+        # α rests on the small sizes and β on the large ones: each has about half of the n − 2 degrees of freedom.
+        widening = float(stdtrit(max((n - 2) / 2, 1), 0.975) / ndtri(0.975))
+        spread = [np.maximum(x + widening * (xs - x), 0.0) for x, xs in ((alpha, alphas), (beta, betas))]
+    kept = np.column_stack(spread)[:KEPT_PAIRS]
+    pairs = tuple((float(a), float(b)) for a, b in kept) if np.isfinite(kept).all() else ()
+    return _interval(alpha, alphas, widening), _interval(beta, betas, widening), pairs
 
 
 def _interval(estimate: float, resampled: Array, widening: float) -> tuple[float, float]:

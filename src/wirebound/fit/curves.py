@@ -52,14 +52,19 @@ class _Curve(NamedTuple):
 class CurveFit:
     """One fitted curve: its `parameters` by name (seconds, bytes, seconds per byte, exponents).
 
-    `held_out_error` is the mean |ln(fitted ÷ measured)| of sizes that the fit did not see, `worst_residual` the largest
-    |measured ÷ fitted − 1| of those it saw.
+    `held_out_errors` are the absolute ln(fitted ÷ measured) of every size, fitted without it, `held_out_error` is their
+    mean, and `worst_residual` the largest absolute measured ÷ fitted − 1 of the fit to all sizes.
     """
 
     name: str
     parameters: Mapping[str, float]
-    held_out_error: float
+    held_out_errors: tuple[float, ...]
     worst_residual: float
+
+    @property
+    def held_out_error(self) -> float:
+        """The mean error at sizes held out."""
+        return sum(self.held_out_errors) / len(self.held_out_errors)
 
     def time_s(self, size: float) -> float:
         """Return the seconds of `size` bytes."""
@@ -179,7 +184,7 @@ def choose_curve(
             CurveFit(
                 name=name,
                 parameters=dict(zip(curve.names, np.exp(logs).tolist(), strict=True)),
-                held_out_error=float(np.mean(errors[name])),
+                held_out_errors=tuple(errors[name].tolist()),
                 worst_residual=float(np.max(np.abs(some_times / fitted - 1))),
             )
         )

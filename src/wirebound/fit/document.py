@@ -1,13 +1,17 @@
 """FIT.json: what `wirebound fit` writes and `--network` reads. Standard library only."""
 
 import json
+import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError
+from wirebound.model import Link
 from wirebound.simulate.collectives import ring_all_reduce
+from wirebound.simulate.uncertainty import DEFAULT_SAMPLES, within_interval
 
 SCHEMA = "wirebound-fit"
 VERSION = 1
@@ -18,15 +22,36 @@ COLLECTIVE_COSTS: dict[str, Callable[[float, int, float, float], float]] = {"rin
 _REMEDY = "make a fit with 'wirebound fit PROFILE.json --out FIT.json'"
 #: Latencies (s) and bandwidths (B/s) beyond these are mistakes.
 _LARGEST = {"link_bandwidth_Bps": 1e18, "link_latency_s": 1e9}
+_LARGEST_TIME = 1e12
+_MOST_RANKS = 1_000_000_000
+_UNKNOWNS = ("alpha_s", "beta_s_per_byte")
 
 
 @dataclass(frozen=True, slots=True)
 class FittedLink:
-    """One link as a fit tells it, bytes per second and seconds; `doubts` is the fit's verdict where it has flags."""
+    """One link as a fit tells it, bytes per second and seconds; `doubts` is the fit's verdict where it has flags.
+
+    `plausible` are other (bandwidth, latency) that the measurements allow, each as likely as the others, and
+    `plausible_from` says where they come from; empty where the file has no intervals or they bound nothing.
+    """
 
     bandwidth: float
     latency_s: float
     doubts: str | None
+    plausible: tuple[tuple[float, float], ...] = ()
+    plausible_from: str = ""
+
+
+def link_beneath(alpha_s: float, beta_s_per_byte: float, collective: str, ranks: int) -> Link:
+    """Return the link whose `collective` among `ranks` workers takes α + β·S; its bandwidth is infinite where β is 0.
+
+    The cost model is linear in latency and in S/bandwidth, so latency = α ÷ (time at 1 s of latency, free bytes) and
+    bandwidth = (time of 1 byte at 1 B/s, no latency) ÷ β; a ring's is `simulate.collectives.ring_all_reduce`.
+    """
+    cost = COLLECTIVE_COSTS[collective]
+    latencies, bytes_on_the_wire = cost(0.0, ranks, 1.0, math.inf), cost(1.0, ranks, 0.0, 1.0)
+    bandwidth = math.inf if beta_s_per_byte == 0 else bytes_on_the_wire / beta_s_per_byte
+    return Link(bandwidth=bandwidth, latency_s=alpha_s / latencies)
 
 
 def load_fitted_link(path: Path) -> FittedLink:
@@ -59,7 +84,49 @@ def load_fitted_link(path: Path) -> FittedLink:
     flags, verdict = document.get("flags", []), document.get("verdict", "")
     if not isinstance(flags, list) or not isinstance(verdict, str):
         raise InputError(f"{path}: its flags or its verdict are damaged: {_REMEDY}")
-    return FittedLink(bandwidth, latency_s, (verdict or ", ".join(map(str, flags))) if flags else None)
+    doubts = (verdict or ", ".join(map(str, flags))) if flags else None
+    pairs, source = _plausible_pairs(document, path)
+    if pairs:
+        ranks = document.get("ranks")
+        if isinstance(ranks, bool) or not isinstance(ranks, int) or not 2 <= ranks <= _MOST_RANKS:
+            raise InputError(f"{path}: ranks = {ranks!r:.40} must be between 2 and {_MOST_RANKS:,}: {_REMEDY}")
+        links = [link_beneath(alpha, beta, collective, ranks) for alpha, beta in pairs]
+        return FittedLink(bandwidth, latency_s, doubts, tuple((x.bandwidth, x.latency_s) for x in links), source)
+    return FittedLink(bandwidth, latency_s, doubts)
+
+
+def _plausible_pairs(document: dict[str, Any], path: Path) -> tuple[list[tuple[float, float]], str]:
+    """Pairs of α and β that the file allows, and where they come from: its bootstrap, or else its intervals."""
+    bootstrap = document.get("bootstrap")
+    if bootstrap is not None:
+        columns = [bootstrap.get(key) if isinstance(bootstrap, dict) else None for key in _UNKNOWNS]
+        alphas, betas = (_numbers(column, path) for column in columns)
+        if len(alphas) != len(betas):
+            raise InputError(f"{path}: its bootstrap is damaged: {_REMEDY}")
+        if alphas:
+            return list(zip(alphas, betas, strict=True)), f"{len(alphas)} resamples of its measurements"
+    bounds = [document.get(key) for key in ("alpha_ci95", "beta_ci95")]
+    estimates = [document.get(key) for key in _UNKNOWNS]
+    if bounds == [None, None] or any(isinstance(pair, list) and None in pair for pair in bounds):
+        return [], ""  # None stands for infinity: two sizes bound nothing
+    (alpha, beta), intervals = _numbers(estimates, path), [_numbers(pair, path) for pair in bounds]
+    drawn = []
+    for name, estimate, interval in zip(_UNKNOWNS, (alpha, beta), intervals, strict=True):
+        if len(interval) != 2 or not interval[0] <= estimate <= interval[1]:
+            raise InputError(f"{path}: the interval of {name} is damaged: {_REMEDY}")
+        drawn.append(within_interval(estimate, (interval[0], interval[1]), random.Random(name), DEFAULT_SAMPLES))
+    return list(zip(*drawn, strict=True)), "its intervals of α and β, drawn independently"
+
+
+def _numbers(values: object, path: Path) -> list[float]:
+    """A list of numbers from 0 to `_LARGEST_TIME`; raises `InputError` for anything else."""
+    good = isinstance(values, list) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LARGEST_TIME
+        for value in values
+    )
+    if not good:
+        raise InputError(f"{path}: its bootstrap or its intervals are damaged: {_REMEDY}")
+    return [float(value) for value in values]  # type: ignore[attr-defined]
 
 
 def _number(document: dict[str, Any], key: str, path: Path) -> float:

@@ -248,7 +248,8 @@ class Coding:
         inside_s = self._inside(load.summed if way == "all-reduce" else load.raw)
         if apart:
             return inside_s + push_s, pull_s
-        return inside_s + exchange_s(push_s, pull_s, 0.0 if method.colocated else method.push_pull_overlap), 0.0
+        overlap = 0.0 if method.colocated else method.push_pull_overlap
+        return inside_s + 2 * latency + exchange_s(push_s - latency, pull_s - latency, overlap), 0.0
 
     def _server_bytes(self, way: Way, load: Load) -> tuple[float, float]:
         """What a node pushes and pulls."""

@@ -1,8 +1,8 @@
 """Graphs on which workers gossip: who listens to whom, and how fast their models mix.
 
 With mixing weights 1/(d + 1) for a worker and its d neighbours, W is doubly stochastic, and disagreement shrinks by
-|λ₂| an iteration, the largest modulus among the eigenvalues other than the one for agreement. The spectral gap
-1 − |λ₂| is the price in iterations of talking to few (Lian et al. 2017, D-PSGD).
+ρ an iteration, the largest modulus among the eigenvalues other than the one for agreement. The spectral gap
+1 − ρ is the price in iterations of talking to few (Lian et al. 2017, D-PSGD).
 
 All graphs look the same from every worker. Ring, lattice, complete and exponential graph are circulant: worker i
 listens to i + o for fixed offsets o, and W has the eigenvalues (1 + Σ_o ω^(q·o)) / (d + 1), ω = e^(2πi/P), q = 0 … P−1.
@@ -91,7 +91,7 @@ def diameter(peers: tuple[tuple[int, ...], ...]) -> int:
 
 
 def spectral_gap(graph: str | int, workers: int) -> float:
-    """Return 1 − |λ₂| of the mixing matrix with equal weights, in (0, 1]; 1 where one iteration makes all agree.
+    """Return 1 − ρ of the mixing matrix with equal weights, in (0, 1]; 1 where one iteration makes all agree.
 
     Ring: 2/3 · (1 − cos(2π/P)) from 4 workers on. Exponential: 2/(1 + ⌈log2 P⌉) for even P (Ying et al. 2021).
     Raises `InputError` for an unknown graph.
@@ -122,7 +122,7 @@ def _offsets(graph: str | int, workers: int) -> list[int]:
 
 
 def _torus_second(short: int, long: int) -> float:
-    """|λ₂| of the torus, whose eigenvalues are (1 + a + b) / (d + 1), a and b being those of the two rings' links."""
+    """ρ of the torus, whose eigenvalues are (1 + a + b) / (d + 1), a and b being those of the two rings' links."""
 
     def links(side: int, q: int) -> float:
         return len(ring_offsets(side)) * math.cos(2 * math.pi * q / side)

@@ -4,18 +4,23 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from wirebound.errors import InputError, unknown_name
-from wirebound.model import Cluster, Link, Method, Workload
-from wirebound.model.compressor import FREE_CODEC
-from wirebound.simulate.step import accumulated_compute_s, simulate_step
-from wirebound.units import BYTES_PER_S_PER_GBPS
-
-Quantity = Literal["bandwidth", "compression", "gpus", "batch"]
+from wirebound.model import Cluster, Method, Workload
+from wirebound.simulate.job import TrainingJob, without_terms
+from wirebound.simulate.step import accumulated_compute_s
+from wirebound.units import BYTES_PER_S_PER_GBPS, SECONDS_PER_US
 
 #: What can be solved for, and the unit of the answer.
-UNITS: dict[str, str] = {"bandwidth": "Gbps", "compression": "×", "gpus": "GPUs", "batch": "samples"}
+UNITS: dict[str, str] = {
+    "bandwidth": "Gbps",
+    "compression": "×",
+    "gpus": "GPUs",
+    "batch": "samples",
+    "latency": "us",
+}
+#: Of these the largest value that still reaches the target is the answer, of the others the smallest.
+LARGEST = ("gpus", "latency")
 
 #: No more accelerators are tried.
 SEARCH_LIMIT = 1_048_576
@@ -23,6 +28,8 @@ SEARCH_LIMIT = 1_048_576
 BATCH_LIMIT = 1_000_000_000
 #: Dividing the bytes by this much leaves nothing of them.
 COMPRESSION_LIMIT = 1e12
+#: No longer latency per message is tried, in seconds.
+LATENCY_LIMIT_S = 1e6
 
 _SCAN_FACTOR = 2 ** (1 / 8)
 _PRECISION = 1e-12
@@ -35,7 +42,8 @@ class Need:
     `scaling_factor` is then the best that was found. `limited_by` names what stands in the way of an unreachable
     target: ``bandwidth``, ``latency``, ``vector-add``, ``encoding and decoding``, ``intra-node bandwidth`` or
     ``slots of the switch``. `at_search_limit` says that the search ended at its limit: the largest number of
-    accelerators tried still reaches the target, or even `BATCH_LIMIT` samples do not, which says nothing of more.
+    accelerators or the longest latency tried still reaches the target, or even `BATCH_LIMIT` samples do not, which says
+    nothing of more.
     """
 
     value: float | None
@@ -46,41 +54,18 @@ class Need:
     limited_by: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """Everything that a step depends on, so that one thing of it can be replaced."""
-
-    workload: Workload
-    cluster: Cluster
-    method: Method
-    include_vector_add: bool
-    accumulation: int
-
-    def scaling_factor(self) -> float:
-        return simulate_step(
-            self.workload,
-            self.cluster,
-            self.method,
-            include_vector_add=self.include_vector_add,
-            accumulation=self.accumulation,
-        ).scaling_factor
-
-    def with_links(self, *, inter: Link | None = None, intra: Link | None = None) -> "_Job":
-        cluster = dataclasses.replace(
-            self.cluster, inter=inter or self.cluster.inter, intra=intra or self.cluster.intra
-        )
-        return dataclasses.replace(self, cluster=cluster)
-
-    def with_value(self, solve: str, value: float) -> "_Job":
-        """The job with the quantity that is solved for set to `value` (bandwidth in bytes per second)."""
-        if solve == "bandwidth":
-            return self.with_links(inter=dataclasses.replace(self.cluster.inter, bandwidth=value))
-        if solve == "compression":
-            return dataclasses.replace(self, method=dataclasses.replace(self.method, compression=value))
-        if solve == "gpus":
-            nodes = int(value) // self.cluster.accelerators_per_node
-            return dataclasses.replace(self, cluster=dataclasses.replace(self.cluster, nodes=nodes))
-        return dataclasses.replace(self, workload=self.workload.with_batch(int(value)))
+def with_value(job: TrainingJob, solve: str, value: float) -> TrainingJob:
+    """Return the job with the quantity that is solved for set to `value` (bytes per second, seconds)."""
+    if solve == "bandwidth":
+        return job.with_inter(bandwidth=value)
+    if solve == "latency":
+        return job.with_inter(latency_s=value)
+    if solve == "compression":
+        return dataclasses.replace(job, method=dataclasses.replace(job.method, compression=value))
+    if solve == "gpus":
+        nodes = int(value) // job.cluster.accelerators_per_node
+        return dataclasses.replace(job, cluster=dataclasses.replace(job.cluster, nodes=nodes))
+    return dataclasses.replace(job, workload=job.workload.with_batch(int(value)))
 
 
 def solve_need(
@@ -93,18 +78,19 @@ def solve_need(
     include_vector_add: bool = True,
     accumulation: int = 1,
 ) -> Need:
-    """Return the smallest bandwidth, compression or batch, or the most accelerators, that reach a scaling factor.
+    """Return the smallest bandwidth, compression or batch, or the most latency or accelerators, for a scaling factor.
 
     `solve` is one of `UNITS`; its present value in `cluster`, `method` or `workload` is ignored. Compression is at
     least 1, the batch at least one sample per accelerator, and accelerators come in whole nodes of
-    `cluster.accelerators_per_node`. The bandwidth is that of the nodes' network links, 0 where one node needs none.
+    `cluster.accelerators_per_node`. Bandwidth and latency are those of the nodes' network links; one node alone needs
+    a bandwidth of 0 and stands any latency.
 
     The search scans upward in steps of 9 % and then bisects. Where the scaling factor only rises (or falls) with the
     quantity, as it does with fixed messages first come, first served, the answer is exact to rounding. Where messages
     change with the network or the compute time (mg-wfbp, horovod), transfers overtake (priority), or the collective
     favours certain sizes (halving-doubling), it need not be monotone: the answer then reaches the target and is the
-    first (for accelerators the last) such value that the scan meets; a narrow exception between two steps may be
-    missed.
+    first (for accelerators and latency the last) such value that the scan meets; a narrow exception between two steps
+    may be missed.
 
     Raises `InputError` for a target outside (0, 1] or an unknown quantity.
     """
@@ -112,14 +98,19 @@ def solve_need(
         raise InputError(f"target {target} must be a scaling factor greater than 0 and at most 1, such as 0.95")
     if solve not in UNITS:
         raise unknown_name("quantity to solve for", solve, UNITS)
-    job = _Job(workload, cluster, method, include_vector_add, accumulation)
+    job = TrainingJob(workload, cluster, method, include_vector_add, accumulation)
 
     def reaches(value: float) -> bool:
-        return job.with_value(solve, value).scaling_factor() >= target
+        return _factor(with_value(job, solve, value)) >= target
 
     value: float | None
+    limit: float | None = None
     if solve == "gpus":
-        value, extreme = _most_gpus(reaches, cluster.accelerators_per_node), float(cluster.accelerators_per_node)
+        per_node = cluster.accelerators_per_node
+        value, extreme = _most_gpus(reaches, per_node), float(per_node)
+        limit = SEARCH_LIMIT // per_node * per_node
+    elif solve == "latency":
+        value, extreme, limit = _largest_latency(reaches, job, target), 0.0, LATENCY_LIMIT_S
     elif solve == "batch":
         value, extreme = _smallest_whole(reaches, BATCH_LIMIT), float(BATCH_LIMIT)
     elif solve == "compression":
@@ -127,37 +118,61 @@ def solve_need(
     else:
         value, extreme = _smallest_bandwidth(reaches, job, target), math.inf
     if value is None:
-        best = job.with_value(solve, extreme)
+        best = with_value(job, solve, extreme)
         return Need(
             value=None,
             unit=UNITS[solve],
-            scaling_factor=best.scaling_factor(),
+            scaling_factor=_factor(best),
             reachable=False,
             at_search_limit=solve == "batch",
             limited_by=_limit(best),
         )
-    whole_nodes = SEARCH_LIMIT // cluster.accelerators_per_node * cluster.accelerators_per_node
+    in_unit = {"bandwidth": value / BYTES_PER_S_PER_GBPS, "latency": value / SECONDS_PER_US}
+    # A bandwidth of 0 stands for a network that is not used.
+    there = math.inf if solve == "bandwidth" and value == 0 else value
     return Need(
-        value=value / BYTES_PER_S_PER_GBPS if solve == "bandwidth" else value,
+        value=in_unit.get(solve, value),
         unit=UNITS[solve],
-        scaling_factor=job.with_value(solve, value or math.inf).scaling_factor(),
+        scaling_factor=_factor(with_value(job, solve, there)),
         reachable=True,
-        at_search_limit=solve == "gpus" and value == whole_nodes,
+        at_search_limit=value == limit,
     )
 
 
-def _smallest_bandwidth(reaches: Callable[[float], bool], job: _Job, target: float) -> float | None:
+def _factor(job: TrainingJob) -> float:
+    return job.step().scaling_factor
+
+
+def _smallest_bandwidth(reaches: Callable[[float], bool], job: TrainingJob, target: float) -> float | None:
     """The smallest bandwidth in bytes per second; at 0 nothing crosses the network at all."""
     if not reaches(math.inf):
         return None
-    slow = job.with_value("bandwidth", 1.0)  # where bytes are all that counts, `auto` sends the fewest
-    step = simulate_step(slow.workload, slow.cluster, slow.method)
+    # Where bytes are all that counts, `auto` sends the fewest.
+    step = with_value(job, "bandwidth", 1.0).step()
     if step.node_wire_bytes == 0:
         return 0.0
     # The link must carry its bytes within the time that the target allows for a step; less can never do.
     allowed_s = accumulated_compute_s(job.workload, job.accumulation) / target
     lowest = step.node_wire_bytes / job.cluster.nics_per_node / job.cluster.inter.utilization / allowed_s / 2
     return _smallest(reaches, lowest, lowest * COMPRESSION_LIMIT)
+
+
+def _largest_latency(reaches: Callable[[float], bool], job: TrainingJob, target: float) -> float | None:
+    """The longest latency in seconds: scan down from one that fails and bisect above the first that reaches."""
+    if not reaches(0.0):
+        return None
+    # A step with a message takes at least its latency; the limit stands for a network that is not used.
+    high = accumulated_compute_s(job.workload, job.accumulation) / target
+    while reaches(high):
+        if high >= LATENCY_LIMIT_S:
+            return LATENCY_LIMIT_S
+        high = min(2 * high, LATENCY_LIMIT_S)
+    low, shortest = high, high * _PRECISION
+    while not reaches(low := low / _SCAN_FACTOR):
+        if low < shortest:
+            return 0.0
+        high = low
+    return _bisected(reaches, high, low)
 
 
 def _smallest(reaches: Callable[[float], bool], low: float, limit: float) -> float | None:
@@ -169,15 +184,20 @@ def _smallest(reaches: Callable[[float], bool], low: float, limit: float) -> flo
     high = low
     while not reaches(high := min(high * _SCAN_FACTOR, limit)):
         low = high
-    while high / low - 1 > _PRECISION:
-        middle = math.sqrt(low * high)
-        if not low < middle < high:
+    return _bisected(reaches, low, high)
+
+
+def _bisected(reaches: Callable[[float], bool], fails: float, holds: float) -> float:
+    """Bisect by ratio between a value that fails and one that reaches; return the one that reaches."""
+    while abs(holds / fails - 1) > _PRECISION:
+        middle = math.sqrt(fails * holds)
+        if not min(fails, holds) < middle < max(fails, holds):
             break
         if reaches(middle):
-            high = middle
+            holds = middle
         else:
-            low = middle
-    return high
+            fails = middle
+    return holds
 
 
 def _smallest_whole(reaches: Callable[[float], bool], limit: int) -> int | None:
@@ -218,22 +238,7 @@ def _whole_steps(limit: int) -> list[int]:
     return sorted(numbers)
 
 
-def _limit(job: _Job) -> str:
+def _limit(job: TrainingJob) -> str:
     """Name the term without which the best job would run best: what stands in the way of the target."""
-    inter, intra = job.cluster.inter, job.cluster.intra
-    method = job.method
-    if method.compressor is not None:
-        method = dataclasses.replace(method, compressor=dataclasses.replace(method.compressor, codec=FREE_CODEC))
-    without = {
-        "bandwidth": job.with_links(inter=dataclasses.replace(inter, bandwidth=math.inf)),
-        "latency": job.with_links(
-            inter=dataclasses.replace(inter, latency_s=0.0), intra=dataclasses.replace(intra, latency_s=0.0)
-        ),
-        "vector-add": dataclasses.replace(job, include_vector_add=False),
-        "encoding and decoding": dataclasses.replace(job, method=method),
-        "intra-node bandwidth": job.with_links(intra=dataclasses.replace(intra, bandwidth=math.inf)),
-    }
-    if job.method.collective.startswith("in-network"):
-        endless = dataclasses.replace(job.method, collective="in-network:@0")
-        without["slots of the switch"] = dataclasses.replace(job, method=endless)
-    return max(without, key=lambda term: without[term].scaling_factor())
+    without = without_terms(job)
+    return max(without, key=lambda term: _factor(without[term]))

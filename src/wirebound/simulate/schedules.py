@@ -103,10 +103,13 @@ def mg_wfbp_ends(
 
 
 def partition_sizes(size: float, limit: float) -> list[float]:
-    """Cut a message of `size` bytes into pieces of `limit` bytes and a rest."""
+    """Cut a message of `size` bytes into pieces of `limit` bytes and a rest.
+
+    What rounding leaves, less than a billionth of a piece, is no rest: it goes with the last piece.
+    """
     pieces = []
     left = size
-    while left > limit:
+    while left > limit * (1 + 1e-9):
         pieces.append(limit)
         left -= limit
     pieces.append(left)

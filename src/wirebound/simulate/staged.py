@@ -1,6 +1,9 @@
 """The step whose messages have stages: encode on the device, push and pull on the wire, decode on the device."""
 
+import math
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 
 from wirebound.model import Cluster, Message, Method, Stages, Step, Workload
 from wirebound.simulate.coding import CodedMessage, Coding
@@ -37,9 +40,10 @@ def staged_step(
         # Layer by layer sums round differently: never report a step shorter than its compute.
         iteration_s = max(compute_s, earlier_s + forward_end[0])
     else:
+        whole = replace(method, partition_bytes=math.inf)
         run = run_fifo(
             [tensor.gap_s for tensor in workload.tensors],
-            [message.tensors[-1] for message in planned],
+            _complete_with(planned, planned_messages(workload, whole, coding.planning_cost)),
             [message.encode_s for message in coded],
             [message.push_s for message in coded],
             [message.pull_s for message in coded],
@@ -87,6 +91,12 @@ def staged_step(
         backward_end_s=tuple(run.backward_end),
         forward_end_s=tuple(forward_end),
     )
+
+
+def _complete_with(pieces: Sequence[PlannedMessage], messages: Sequence[PlannedMessage]) -> list[int]:
+    """The tensor with which each piece may go: the last one of the message that it was cut from."""
+    ends = [message.tensors[-1] for message in messages]
+    return [ends[bisect_left(ends, piece.tensors[-1])] for piece in pieces]
 
 
 def _run_into_next_forward(

@@ -276,7 +276,12 @@ CHAPTERS = (
         "validation",
         "How far can these figures be trusted?",
         parameters=(
+            SEED,
             Parameter("worst_shown", "integer", 10, "number of worst predictions to list", minimum=1, maximum=172),
+            Parameter("shuffles", "integer", 3, "calibrations on shuffled measurements", minimum=1, maximum=20),
+            Parameter(
+                "trials", "integer", 100, "synthetic fits per kind of noise", minimum=20, maximum=10_000, full=1000
+            ),
         ),
         reads=(
             "fit_model/fits.json",

@@ -4,11 +4,14 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from wirebound.errors import unknown_name
 from wirebound.fit.shi2020 import (
+    FIGURES,
     GPUS_PER_NODE,
+    MECHANISMS,
     TECHNIQUES,
     Calibration,
     Run,
@@ -16,9 +19,12 @@ from wirebound.fit.shi2020 import (
     hook_s_per_tensor,
     predict_iteration_s,
     read_runs,
+    shuffled,
     workload_of,
 )
+from wirebound.study.cases import practitioners_cases
 from wirebound.study.data import load_table
+from wirebound.study.validate_fits import collective_fits
 from wirebound.study.zhang2020 import exact_scaling_factor, scaling_factor, whatif_grid
 
 ANOMALOUS_METHOD = "bytescheduler-a2a"
@@ -115,6 +121,44 @@ def shi2020_transfer(runs: list[Run] | None = None) -> pd.DataFrame:
     return predictions((run for run in runs if run.workload == "bert-large" and not run.suspect), calibration)
 
 
+def shi2020_shuffled(runs: list[Run] | None = None, seed: int = 0) -> pd.DataFrame:
+    """Return the held-out runs predicted after a calibration on shuffled measurements: what no knowledge would give."""
+    runs = read_runs() if runs is None else runs
+    calibration = calibrate(shuffled((run for run in runs if run.split == "calibration"), seed), starts=1)
+    return predictions((run for run in runs if run.split == "held_out"), calibration)
+
+
+def coverage(table: pd.DataFrame, log_errors: Iterable[float], level: float = 0.9) -> tuple[float, float]:
+    """Return the factor that holds `level` of the calibration's cross-validated errors, and the share it holds.
+
+    The factor f makes the interval predicted ÷ f to predicted × f; the share is that of the rows of `table` whose
+    measurement lies in theirs.
+    """
+    log_factor = float(pd.Series(log_errors).abs().quantile(level))
+    distance = np.log(table["predicted_iteration_s"] / table["measured_iteration_s"]).abs()
+    return float(np.exp(log_factor)), float((distance <= log_factor).mean())
+
+
+def bytescheduler_mechanisms(calibration: Calibration, runs: list[Run] | None = None) -> pd.DataFrame:
+    """Return what each of `MECHANISMS` predicts for ByteScheduler over all-reduce; nothing of it is fitted to them.
+
+    One row per mechanism and workload (``all`` for all 36 runs): mean, median and 90th percentile of the error in
+    percent, and `mean_signed`, which is negative where the model is too fast.
+    """
+    runs = [run for run in (read_runs() if runs is None else runs) if run.method == ANOMALOUS_METHOD]
+    rows = []
+    for name, mechanism in MECHANISMS.items():
+        signed = (
+            pd.Series([predict_iteration_s(run, calibration, mechanism) / run.iteration_s - 1 for run in runs]) * 100
+        )
+        of = pd.Series([run.workload for run in runs])
+        for workload in ("all", *of.unique()):
+            errors = signed if workload == "all" else signed[of == workload]
+            row = {"mechanism": name, "workload": workload, **error_summary(errors.abs())}
+            rows.append(row | {"mean_signed": float(errors.mean())})
+    return pd.DataFrame(rows)
+
+
 def bytescheduler_on_one_node() -> pd.DataFrame:
     """Return ByteScheduler's all-reduce runs on one node: tensors, measured seconds, seconds per tensor after forward.
 
@@ -185,6 +229,12 @@ def _shi2020_summary() -> dict[str, Any]:
         "without_bytescheduler_a2a": error_summary(without["ape"]),
         "by_method": {method: error_summary(group["ape"]) for method, group in held_out.groupby("method")},
         "by_network": {network: error_summary(group["ape"]) for network, group in held_out.groupby("network")},
+        "by_method_and_network": {
+            method: {network: error_summary(part["ape"]) for network, part in group.groupby("network")}
+            for method, group in held_out.groupby("method")
+        },
+        "fitted_figures": len(FIGURES),
+        "after_shuffled_calibration": error_summary(shi2020_shuffled()["ape"]),
         "regret_percent": float(ranking_regret(table)["regret"].mean() * 100),
         "regret_percent_of_always": {
             method: {"settings": len(regret), "mean": float(regret["regret"].mean() * 100)}
@@ -205,12 +255,33 @@ def _shi2020_transfer_summary() -> dict[str, Any]:
     }
 
 
+def _collectives_summary() -> dict[str, Any]:
+    table = collective_fits()
+    chosen = table[table["chosen"]]
+    summary = error_summary(chosen["ape"])
+    return summary | {
+        "held_out": summary["points"],
+        "affine": error_summary(table.loc[table["curve"] == "affine", "ape"]),
+        "by_series": {series: error_summary(group["ape"]) for series, group in chosen.groupby("series")},
+    }
+
+
+def _cases_summary() -> dict[str, Any]:
+    table = practitioners_cases()
+    nearest = table["computed"].clip(table["observed_low"], table["observed_high"])
+    summary = error_summary(ape(table["computed"], nearest))
+    agree = {row.case: bool(row.agrees) for row in table.itertuples()}
+    return summary | {"held_out": summary["points"], "agree": agree}
+
+
 #: Suite name to the function that gives its figures.
 SUITES: dict[str, Callable[[], dict[str, Any]]] = {
     "zhang2020": _zhang2020_summary,
     "zhang2020-measured": _zhang2020_measured_summary,
     "shi2020": _shi2020_summary,
     "shi2020-transfer": _shi2020_transfer_summary,
+    "collectives": _collectives_summary,
+    "cases": _cases_summary,
 }
 
 
