@@ -12,6 +12,8 @@ import pytest
 from wirebound.errors import InputError
 from wirebound.fit.communication import fit_communication, link_parameters
 from wirebound.fit.compute import ready_curve
+from wirebound.fit.contention import fit_byte_contention, fit_contention
+from wirebound.profile import contention
 from wirebound.profile.record import COLUMNS, SETTINGS, describe_rows
 from wirebound.profile.schema import load_profile
 from wirebound.study.data import load_table
@@ -77,10 +79,11 @@ def test_paced_links_reach_their_rate_but_not_more(samples, ranks, rate_mbps):
 
 def test_records_name_no_owner():
     for file in RECORDED.glob("*.json"):
-        if file.name.startswith(("profile", "allreduce", "codec")):
+        if file.name.startswith(("profile", "allreduce", "codec", "contention")):
             assert not PRIVATE.search(file.read_text(encoding="utf-8")), file.name
-    record = json.loads((RECORDED / "allreduce_samples.machine.json").read_text(encoding="utf-8"))
-    assert record["machine"]["cores"] == 2
+    for name in ("allreduce", "contention"):
+        record = json.loads((RECORDED / f"{name}_samples.machine.json").read_text(encoding="utf-8"))
+        assert record["machine"]["cores"] == 2
 
 
 def test_a_new_recording_is_read_and_a_cut_one_is_not(tmp_path):
@@ -98,3 +101,26 @@ def test_a_new_recording_is_read_and_a_cut_one_is_not(tmp_path):
     table.write_text("".join(lines), encoding="utf-8")
     describe_rows(tmp_path, table.name)
     assert (tmp_path / "datapackage.json").read_bytes() == (RECORDED / "datapackage.json").read_bytes()
+
+
+def test_contention_samples_are_complete_and_keep_to_the_rates():
+    table = load_table("contention_samples", RECORDED)
+    assert tuple(table.columns) == contention.COLUMNS
+    assert set(table["rate_mbps"]) == set(contention.RATES_MBPS)
+    assert set(table["rank"]) == {0, 1}
+    assert (table["active_s"] <= table["backward_s"] + 1e-9).all()
+    for rate_mbps, rows in table.groupby("rate_mbps"):
+        # Two ranks send 1.08 MB each, one message after the other: the wire is busy for that long at least.
+        least_s = 269_722 * 4 / (rate_mbps * 125_000)
+        assert (rows["active_s"] + rows["exposed_s"]).median() > 0.9 * least_s
+
+
+def test_the_recorded_contention_bounds_the_slowdown():
+    table = load_table("contention_samples", RECORDED)
+    alone, under = table["alone_backward_s"], table["backward_s"]
+    by_time = fit_contention(alone, under, table["active_s"])
+    by_byte = fit_byte_contention(alone, under, table["sent_bytes"])
+    # Communication costs the device something, and never as much as standing still while it lasts.
+    assert 0 <= by_time.slope_ci95[0] <= by_time.slope <= by_time.slope_ci95[1] < 0.5
+    # The processor copies a byte faster than 100 MB/s and slower than its memory.
+    assert 1e-11 < by_byte.slope_ci95[1] < 1e-8

@@ -33,8 +33,8 @@ class ContentionFit:
 
     The load is active seconds, the slope then κ and `slowdown` c; or bytes, the slope then seconds each. `slope_ci95`
     is its 95 % interval. `median_error` and `median_error_without` are the medians of the absolute
-    predicted ÷ measured − 1 of backward, with this slope and with none. `flags`: ``unresolved`` (the interval reaches 0), ``large-residuals``,
-    ``no-better`` (predictions are no better with it). `verdict` says it in words.
+    predicted ÷ measured − 1 of backward, with this slope and with none. `flags`: ``unresolved`` (the interval reaches
+    0), ``large-residuals``, ``no-better`` (predictions are no better with it). `verdict` says it in words.
     """
 
     slope: float
