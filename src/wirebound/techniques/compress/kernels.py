@@ -103,7 +103,7 @@ def unpack_signs(packed, table, values, start, stop):  # type: ignore[no-untyped
 
 @_compiled()
 def ef_sign(gradient, corrected, scale, packed, sums, start, stop):  # type: ignore[no-untyped-def]
-    """p ← g + (p − scale·sign(p)); the signs of the new p, 1 where it is at least 0; per block, the sum of |p|."""
+    """p ← g + (p − scale·sign(p)); the signs of the new p, 1 where it is at least 0; per block, the sum of abs(p)."""
     flags = np.zeros(BLOCK, dtype=np.uint8)
     for block in range(start, stop):
         g, p = gradient[block * BLOCK : (block + 1) * BLOCK], corrected[block * BLOCK : (block + 1) * BLOCK]

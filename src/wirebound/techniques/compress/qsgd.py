@@ -1,7 +1,7 @@
 """QSGD (Alistarh et al., NeurIPS 2017): levels of a bucket's Euclidean norm, rounded at random; unbiased.
 
-Per bucket v of the flat tensor: level = ⌊s·|v|/‖v‖₂ + u⌋ with u uniform in [0, 1), which is the level below, plus one
-with the probability of the fraction; the decoded value is sign(v)·‖v‖₂·level/s.
+Per bucket v of the flat tensor: level = ⌊s·abs(v)/‖v‖₂ + u⌋ with u uniform in [0, 1), which is the level below, plus
+one with the probability of the fraction; the decoded value is sign(v)·‖v‖₂·level/s.
 """
 
 from collections.abc import Sequence

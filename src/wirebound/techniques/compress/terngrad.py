@@ -1,7 +1,7 @@
 """TernGrad (Wen et al., NeurIPS 2017): −1, 0 or 1 times one scale, chosen at random; unbiased.
 
 g is clipped at 2.5 standard deviations, the scale s is the largest magnitude left, and sign(g)·s is sent with the
-probability |g|/s, else 0. With one scale for all workers, the largest of theirs, ternary values may be summed.
+probability abs(g)/s, else 0. With one scale for all workers, the largest of theirs, ternary values may be summed.
 """
 
 from collections.abc import Sequence
