@@ -24,6 +24,7 @@ def study_project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return Project(root)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where tests run in several processes, keep together what shares a costly fixture, and what measures times."""
     for item in items:
