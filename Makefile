@@ -30,7 +30,7 @@ serve: $(READY)
 
 test: $(READY)
 	$(BIN)/python tests/browser/ensure_browser.py
-	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .
