@@ -5,7 +5,6 @@ import shlex
 
 import pytest
 
-from wirebound.cli import main
 from wirebound.model.method import METHOD_NAMES
 
 VGG = ["--workload", "vgg16", "--gpus", "64", "--bandwidth", "10 Gbps", "--method", "ddp"]
@@ -38,27 +37,6 @@ JOBS = [
     ["--workload", "vgg16", "--gpus", "1", "--method", "ddp"],
 ]
 NAMES = ["bandwidth", "latency", "compute", "nodes", "servers", "compressor", "one-node", "one-gpu"]
-
-
-@pytest.fixture
-def wirebound(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            main(list(map(str, arguments)))
-        captured = capsys.readouterr()
-        return end.value.code, captured.out, captured.err
-
-    return run
-
-
-@pytest.fixture
-def document(wirebound):
-    def run(*arguments):
-        code, out, err = wirebound(*arguments, "--json")
-        assert code == 0, err
-        return json.loads(out)
-
-    return run
 
 
 ADVICE: dict[tuple[str, ...], str] = {}

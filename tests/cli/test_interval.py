@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from wirebound.cli import main
 from wirebound.model import Cluster, Link, method_named
 from wirebound.model.library import builtin_workload
 from wirebound.profile.schema import Profile, TensorProfile, save_profile
@@ -15,27 +14,6 @@ JOB = ["--workload", "resnet50", "--gpus", "64", "--method", "ddp"]
 FIT = {"schema": "wirebound-fit", "version": 1, "collective": "ring-allreduce", "ranks": 4, "flags": [], "verdict": ""}
 FIT |= {"link_latency_s": 1e-4 / 6, "link_bandwidth_Bps": 1.5e9, "alpha_s": 1e-4, "beta_s_per_byte": 1e-9}
 FIT |= {"bootstrap": {"alpha_s": [0.6e-4, 1.2e-4], "beta_s_per_byte": [2e-9, 0.5e-9]}}
-
-
-@pytest.fixture
-def wirebound(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            main(list(map(str, arguments)))
-        captured = capsys.readouterr()
-        return end.value.code, captured.out, captured.err
-
-    return run
-
-
-@pytest.fixture
-def document(wirebound):
-    def run(*arguments):
-        code, out, err = wirebound(*arguments, "--json")
-        assert code == 0, err
-        return json.loads(out)
-
-    return run
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from wirebound.cli import main
 from wirebound.model import METHODS, Cluster, Link, method_named
 from wirebound.model.library import builtin_names, builtin_workload
 from wirebound.model.workload import GRADIENT_DTYPES
@@ -18,31 +17,6 @@ from wirebound.simulate.step import simulate_step
 FIT = {"schema": "wirebound-fit", "version": 1, "collective": "ring-allreduce", "ranks": 4, "flags": [], "verdict": ""}
 FIT |= {"link_latency_s": 2e-5, "link_bandwidth_Bps": 1.25e9}
 JOB = ["--workload", "resnet50", "--gpus", "64", "--bandwidth", "10 Gbps", "--method", "wfbp-a2a"]
-
-
-@pytest.fixture
-def wirebound(capsys):
-    """Run the command line in this process: (exit code, standard output, standard error)."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return end.value.code, captured.out, captured.err
-
-    return run
-
-
-@pytest.fixture
-def document(wirebound):
-    """Run a command with --json and return its one document."""
-
-    def run(*arguments):
-        code, out, err = wirebound(*arguments, "--json")
-        assert code == 0, err
-        return json.loads(out)
-
-    return run
 
 
 @pytest.fixture

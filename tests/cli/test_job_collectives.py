@@ -4,26 +4,12 @@ import json
 
 import pytest
 
-from wirebound.cli import main
 from wirebound.model import Cluster, Link, method_named
 from wirebound.model.library import builtin_workload
 from wirebound.simulate.step import simulate_step
 
 JOB = ["--workload", "resnet50", "--gpus", "64", "--bandwidth", "10 Gbps", "--method", "wfbp-a2a"]
 JOB += ["--latency", "20 us", "--gpus-per-node", "4", "--intra-bandwidth", "100 Gbps"]
-
-
-@pytest.fixture
-def wirebound(capsys):
-    """Run the command line in this process: (exit code, standard output, standard error)."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return end.value.code, captured.out, captured.err
-
-    return run
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from wirebound.cli import main
 from wirebound.cli.job_compression import DEVICE_MEMORY_BANDWIDTH, LAUNCH_S
 from wirebound.model import Cluster, Codec, Link, method_named
 from wirebound.model.library import builtin_workload
@@ -13,31 +12,6 @@ from wirebound.simulate.step import simulate_step
 
 JOB = ["--workload", "resnet50", "--gpus", "16", "--bandwidth", "10 Gbps"]
 CLUSTER = Cluster(16, Link(1.25e9))
-
-
-@pytest.fixture
-def wirebound(capsys):
-    """Run the command line in this process: (exit code, standard output, standard error)."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return end.value.code, captured.out, captured.err
-
-    return run
-
-
-@pytest.fixture
-def document(wirebound):
-    """Run a command with --json and return its one document."""
-
-    def run(*arguments):
-        code, out, err = wirebound(*arguments, "--json")
-        assert code == 0, err
-        return json.loads(out)
-
-    return run
 
 
 @pytest.mark.parametrize("flags", [[], ["--free-codec"], ["--device-memory-bandwidth", "2 TB/s"], ["--codec", "FILE"]])

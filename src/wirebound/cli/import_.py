@@ -126,10 +126,13 @@ def _horovod(files: list[Path], batch: int | None) -> _Imported:
 
 
 def _nccl_tests(files: list[Path], batch: int | None) -> _Imported:
+    from wirebound.profile.traces.formats import is_nccl_tests
     from wirebound.profile.traces.nccl_profile import nccl_profile
     from wirebound.profile.traces.nccl_tests import read_nccl_tests
 
     tests = read_nccl_tests(files[0])
+    if not tests.rows and not is_nccl_tests(files[0]):
+        raise InputError(f"{files[0]}: is not nccl-tests output: it has neither its header nor a row")
     try:
         return _Imported(tests.document(), _nccl_lines(tests), nccl_profile(tests, files[0]), None)
     except InputError as error:

@@ -1,10 +1,9 @@
 """The options of compressors and of servers' stages: what they mean, take for granted, and what became of them."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from wirebound.cli.job_options import JobOptions
+from wirebound.cli.job_options import JobOptions, parsed
 from wirebound.errors import InputError
 from wirebound.fit.codec_document import load_codec
 from wirebound.model import Cluster, Compressor, Method, Step, Workload
@@ -27,7 +26,7 @@ def method_changes(options: JobOptions) -> dict[str, Any]:
         raise InputError(f"--incast {options.incast} must be at least 0 and less than 1")
     changes["incast"] = options.incast
     if options.compress_from is not None:
-        changes["compress_from_bytes"] = _parsed("--compress-from", parse_bytes, options.compress_from)
+        changes["compress_from_bytes"] = parsed("--compress-from", parse_bytes, options.compress_from)
     if options.compressor is not None:
         if options.compression != 1:
             raise InputError("--compressor and --compression exclude each other: leave one of them out")
@@ -52,14 +51,7 @@ def _compressor(options: JobOptions, text: str) -> Compressor:
 def _memory_bandwidth(options: JobOptions) -> float:
     if options.device_memory_bandwidth is None:
         return DEVICE_MEMORY_BANDWIDTH
-    return _parsed("--device-memory-bandwidth", parse_bandwidth, options.device_memory_bandwidth)
-
-
-def _parsed(flag: str, parse: Callable[[str], float], text: str) -> float:
-    try:
-        return parse(text)
-    except InputError as error:
-        raise InputError(f"{flag}: {error}") from None
+    return parsed("--device-memory-bandwidth", parse_bandwidth, options.device_memory_bandwidth)
 
 
 def compression_assumptions(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wirebound.cli.job_assumptions import assumptions_of, without_effect
 from wirebound.cli.job_batch import PROPORTIONAL, with_measured_batches
 from wirebound.cli.job_compression import method_changes
-from wirebound.cli.job_options import JobOptions
+from wirebound.cli.job_options import JobOptions, parsed
 from wirebound.errors import InputError
 from wirebound.fit.document import FittedLink, load_fitted_link
 from wirebound.model import Cluster, Link, Method, Workload, method_named
@@ -169,7 +169,7 @@ def _method(options: JobOptions) -> Method:
 
 
 def _cap(flag: str, text: str) -> float:
-    size = _parsed(flag, parse_bytes, text)
+    size = parsed(flag, parse_bytes, text)
     if size == 0:
         raise InputError(f"{flag} {text!r} must be greater than zero, such as '25 MiB'")
     return size
@@ -223,9 +223,9 @@ def _intra_link(options: JobOptions) -> Link:
         return FREE_LINK
     bandwidth, latency = math.inf, 0.0
     if options.intra_bandwidth is not None:
-        bandwidth = _parsed("--intra-bandwidth", parse_bandwidth, options.intra_bandwidth)
+        bandwidth = parsed("--intra-bandwidth", parse_bandwidth, options.intra_bandwidth)
     if options.intra_latency is not None:
-        latency = _parsed("--intra-latency", parse_duration, options.intra_latency)
+        latency = parsed("--intra-latency", parse_duration, options.intra_latency)
     return Link(bandwidth, latency)
 
 
@@ -233,7 +233,7 @@ def _range(flag: str, parse: Callable[[str], float], text: str | None) -> tuple[
     """The two ends of a range such as ``8 Gbps..10 Gbps``; None for text that is no range."""
     if text is None or ".." not in text:
         return None
-    low, high = (_parsed(flag, parse, end) for end in text.split("..", 1))
+    low, high = (parsed(flag, parse, end) for end in text.split("..", 1))
     if low > high:
         raise InputError(f"{flag} {text!r}: the first value of a range must not exceed the second")
     return low, high
@@ -242,11 +242,4 @@ def _range(flag: str, parse: Callable[[str], float], text: str | None) -> tuple[
 def _middle(flag: str, parse: Callable[[str], float], text: str) -> float:
     """One value, or the middle of a range."""
     ends = _range(flag, parse, text)
-    return _parsed(flag, parse, text) if ends is None else (ends[0] + ends[1]) / 2
-
-
-def _parsed(flag: str, parse: Callable[[str], float], text: str) -> float:
-    try:
-        return parse(text)
-    except InputError as error:
-        raise InputError(f"{flag}: {error}") from None
+    return parsed(flag, parse, text) if ends is None else (ends[0] + ends[1]) / 2

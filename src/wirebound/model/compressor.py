@@ -26,11 +26,6 @@ class Codec:
             if not (math.isfinite(value) and value >= 0):
                 raise InputError(f"codec: {name} = {value} must be finite and not negative")
 
-    @property
-    def is_free(self) -> bool:
-        """Whether neither encoding nor decoding takes any time."""
-        return self == FREE_CODEC
-
 
 #: Encoding and decoding take no time.
 FREE_CODEC = Codec()

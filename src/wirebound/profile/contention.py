@@ -26,6 +26,7 @@ from wirebound.profile.machine import machine_record
 from wirebound.profile.pacing import pacing_available
 from wirebound.profile.probe import load_warnings
 from wirebound.profile.record import describe_rows
+from wirebound.profile.recording import run_recording
 from wirebound.profile.schema import write_json
 from wirebound.profile.spread import interquartile_range, median
 from wirebound.units import BYTES_PER_S_PER_MBPS
@@ -166,7 +167,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the images (default 0)")
     options = parser.parse_args(arguments)
     table, record = options.out / "contention_samples.csv", options.out / "contention_samples.machine.json"
-    try:
+
+    def record_all() -> list[str]:
         require_writable(table)
         machine, began = machine_record(), time.perf_counter()
         samples = measure_contention(seed=options.seed)
@@ -182,15 +184,9 @@ def main(arguments: list[str] | None = None) -> int:
         write_text(table, samples_csv(samples))
         describe_rows(options.out, table.name)
         write_json(document, record)
-    except InputError as error:
-        print(f"contention: error: {error}", file=sys.stderr)
-        return 2
-    except WireboundError as error:
-        print(f"contention: failed: {error}", file=sys.stderr)
-        return 1
-    for warning in document["warnings"]:
-        print(f"contention: warning: {warning}", file=sys.stderr)
-    return 0
+        return list(document["warnings"])
+
+    return run_recording("contention", record_all)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wirebound.errors import InputError, WireboundError
 from wirebound.files import require_writable, write_text
 from wirebound.profile.collectives import allreduce_warnings, measure_allreduce
 from wirebound.profile.machine import machine_record
 from wirebound.profile.pacing import pacing_available
 from wirebound.profile.probe import load_warnings
+from wirebound.profile.recording import run_recording
 from wirebound.profile.schema import CollectiveTiming, write_json
 from wirebound.units import BYTES_PER_S_PER_MBPS
 
@@ -128,7 +128,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the order of sizes (default 0)")
     options = parser.parse_args(arguments)
     table, record = options.out / "allreduce_samples.csv", options.out / "allreduce_samples.machine.json"
-    try:
+
+    def record_all() -> list[str]:
         require_writable(table)
         rows, document = record_allreduce(
             seed=options.seed, tell=lambda what: print(f"record: {what}", file=sys.stderr, flush=True)
@@ -136,15 +137,9 @@ def main(arguments: list[str] | None = None) -> int:
         write_text(table, samples_csv(rows))
         describe_rows(options.out, table.name)
         write_json(document, record)
-    except InputError as error:
-        print(f"record: error: {error}", file=sys.stderr)
-        return 2
-    except WireboundError as error:
-        print(f"record: failed: {error}", file=sys.stderr)
-        return 1
-    for warning in document["warnings"]:
-        print(f"record: warning: {warning}", file=sys.stderr)
-    return 0
+        return list(document["warnings"])
+
+    return run_recording("record", record_all)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from wirebound.model.compute_time import ComputeTime
 from wirebound.simulate.collectives import hierarchical_all_reduce
 from wirebound.simulate.consistency import ConsistencyResult, simulate_consistency
 from wirebound.simulate.consistency_protocols import Consistency
+from wirebound.simulate.gossip import gossip
 from wirebound.simulate.step import simulate_step
 
 
@@ -19,11 +20,6 @@ class Exchange:
     compute_s: float
     exchange_s: float
     server_s: float
-
-
-def gossip_exchange(size: float, degree: int, latency: float, bandwidth: float) -> float:
-    """Seconds in which a node sends `size` bytes to each of d neighbours and hears from as many: d·(α + S/B)."""
-    return degree * (latency + size / bandwidth)
 
 
 def exchange_of(
@@ -45,7 +41,7 @@ def exchange_of(
     are busy with it for S/(k·B) (push and pull use the two directions of a link). Servers on the workers' machines
     have no queue: an exchange already takes as long as all of them together need for one of each worker.
 
-    With gossip a node exchanges with its neighbours after its step (`gossip_exchange`), uncovered by compute; inside
+    With gossip a node exchanges with its neighbours after its step (`gossip.gossip`), uncovered by compute; inside
     the node its accelerators all-reduce first, without vector additions. The method then gives the ratio only.
 
     Raises `InputError` for SSP or ASP without parameter servers, and for SSP, ASP or gossip with a compressor.
@@ -72,9 +68,7 @@ def exchange_of(
         wire = workload.size / method.compression
         exchange_s = 0.0
         if nodes > 1:
-            exchange_s = gossip_exchange(
-                wire, degree, cluster.inter.latency_s, cluster.inter.effective_bandwidth * cards
-            )
+            exchange_s = gossip(wire, degree, cluster.inter.latency_s, cluster.inter.effective_bandwidth * cards)
         if cluster.accelerators_per_node > 1:
             intra = cluster.intra
             exchange_s = hierarchical_all_reduce(

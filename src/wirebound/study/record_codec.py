@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from wirebound.errors import InputError, WireboundError
 from wirebound.files import require_writable, write_json
+from wirebound.profile.recording import run_recording
 
 COMPRESSORS = (
     "fp16",
@@ -92,7 +92,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--compressor", action="append", metavar="NAME", help="only this one; may be repeated")
     parser.add_argument("--repetitions", type=int, default=7, help="of each size (default 7)")
     options = parser.parse_args(arguments)
-    try:
+
+    def record_all() -> list[str]:
         require_writable(options.out)
         document = record_codecs(
             options.compressor or COMPRESSORS,
@@ -100,15 +101,9 @@ def main(arguments: list[str] | None = None) -> int:
             tell=lambda what: print(f"record: {what}", file=sys.stderr, flush=True),
         )
         write_json(options.out, document)
-    except InputError as error:
-        print(f"record: error: {error}", file=sys.stderr)
-        return 2
-    except WireboundError as error:
-        print(f"record: failed: {error}", file=sys.stderr)
-        return 1
-    for warning in document["warnings"]:
-        print(f"record: warning: {warning}", file=sys.stderr)
-    return 0
+        return list(document["warnings"])
+
+    return run_recording("record", record_all)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import itertools
 import subprocess
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from wirebound.errors import WireboundError
@@ -20,21 +21,21 @@ _HUB = "hub"
 class NamespaceNetwork(Network):
     """Namespaces, one per rank and a hub, and the ways to run a command in one. Its subclasses cable them."""
 
+    @abstractmethod
     def prefix(self, place: str) -> tuple[str, ...]:
         """Return what runs a command in the namespace `place`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reference(self, place: str) -> str:
         """Return how ``ip`` names the namespace `place`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make(self, place: str) -> None:
         """Make the namespace `place`; the hub comes first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cable(self, rank: int) -> str:
         """Connect the namespace of `rank` to the hub; return the name of its interface."""
-        raise NotImplementedError
 
     def set_up(self) -> None:
         """Make the namespaces, cable them, and give each rank an address."""

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +57,7 @@ class Endpoint:
     prefix: tuple[str, ...] = ()
 
 
-class Network:
+class Network(ABC):
     """Endpoints for `ranks` processes, and the links between them. Use `wirebound.testbed.tiers.open_network`.
 
     A tier is a subclass: it fills `endpoints` in `set_up`, changes links in `set_conditions`, and removes all of it in
@@ -98,13 +99,13 @@ class Network:
         return conditions
 
     @staticmethod
+    @abstractmethod
     def available() -> Availability:
         """Tell whether this tier works on this machine."""
-        raise NotImplementedError
 
+    @abstractmethod
     def set_up(self) -> None:
         """Make the endpoints and the links."""
-        raise NotImplementedError
 
     def set_conditions(self, conditions: Conditions) -> None:
         """Change the links; what runs at the endpoints goes on."""

@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import os
 import re
+import threading
 
 import jsonschema
 import pytest
@@ -210,7 +212,7 @@ def test_mistakes_are_one_line(run, tmp_path):
         ([trace, same], "are both of rank 0"),
         ([log, log], "several files are one PyTorch trace of each rank, but"),
         ([gloo, "--out", tmp_path / "p.json"], "no workload can be made"),
-        ([trace, "--format", "nccl-tests", "--out", tmp_path / "p.json"], "has no whole row of nccl-tests"),
+        ([trace, "--format", "nccl-tests", "--out", tmp_path / "p.json"], "is not nccl-tests output: it has neither"),
     ):
         code, out, errors = run("import", *arguments)
         assert (code, out) == (2, ""), arguments
@@ -266,3 +268,30 @@ def test_fit_of_another_collective_has_no_link(run, tmp_path):
     assert code == 0
     assert "link_latency_s" not in json.loads(out)
     assert "only all-reduces are resolved into a link" in errors
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with a name")
+def test_a_pipe_is_refused_in_one_line(run, tmp_path):
+    pipe = tmp_path / "trace"
+    os.mkfifo(pipe)
+
+    def open_for_writing():
+        os.close(os.open(pipe, os.O_WRONLY))
+
+    writer = threading.Thread(target=open_for_writing, daemon=True)
+    writer.start()
+    code, out, err = run("import", pipe)
+    writer.join(timeout=10)
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        f"wirebound: error: {pipe}: is a pipe, which cannot be read twice: save it to a file first"
+    ]
+
+
+def test_a_file_without_header_or_row_is_no_nccl_tests_output(run, tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("nothing of the kind\n", encoding="utf-8")
+    code, out, err = run("import", "--format", "nccl-tests", file)
+    assert (code, out) == (2, "")
+    assert "is not nccl-tests output" in err
+    assert len(err.splitlines()) == 1

@@ -67,6 +67,8 @@ class TextSource:
         except IsADirectoryError:
             raise InputError(f"{self.path}: is a folder: name a file in it") from None
         with file:
+            if not file.seekable():
+                raise InputError(f"{self.path}: is a pipe, which cannot be read twice: save it to a file first")
             start = file.read(2)
             file.seek(0)
             if start != _GZIP:
