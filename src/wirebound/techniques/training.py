@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from wirebound.errors import InputError
+from wirebound.model import Compressor
 from wirebound.techniques.catalogue import Choices, needs_servers, synchronizer
+from wirebound.techniques.data_parallel import TECHNIQUE as DDP
+from wirebound.techniques.data_parallel import DataParallel
 from wirebound.techniques.job import Job, JobResult, ServerResult, StepTimes, WorkerResult
 from wirebound.techniques.launch import started_processes, wait_for
 from wirebound.techniques.models import build_model
@@ -82,17 +85,14 @@ def train(job: Job, meeting: Meeting, *, on_connected: Callable[[], None] | None
         for images, labels in batches(job.seed, meeting.rank, job.batch_size, _BATCHES * job.accumulation)
     ]
     optimizer = torch.optim.SGD(model.parameters(), lr=job.learning_rate, momentum=job.momentum)
-    choices = Choices(**job.choices)
-    if choices.order is None:
-        choices = dataclasses.replace(choices, order=ready_order(model, lambda: _loss(model, data[0])))
     recorder = Recorder()
     steps: list[tuple[StepTimes, float]] = []
-    with synchronizer(job.technique, model, optimizer, meeting, choices, recorder) as sync:
+    with connected(job, model, optimizer, meeting, lambda: _loss(model, data[0]), recorder) as (forward, sync):
         if on_connected is not None:
             on_connected()
         for number in range(job.warmup + job.steps):
             first = number * job.accumulation % len(data)
-            steps.append(_one_step(model, data[first : first + job.accumulation], optimizer, sync))
+            steps.append(_one_step(forward, data[first : first + job.accumulation], optimizer, sync))
     measured = steps[job.warmup :]
     messages = [m._replace(step=m.step - job.warmup) for m in recorder.messages if m.step >= job.warmup]
     return WorkerResult(
@@ -104,13 +104,43 @@ def train(job: Job, meeting: Meeting, *, on_connected: Callable[[], None] | None
     )
 
 
+@contextlib.contextmanager
+def connected(
+    job: Job,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    meeting: Meeting,
+    compute_loss: Callable[[], Tensor],
+    recorder: Recorder,
+) -> Iterator[tuple[nn.Module, Synchronizer | DataParallel]]:
+    """Connect a worker; yield the module to call, and what averages its gradients.
+
+    `compute_loss` runs one forward pass of `model`, to find out in which order gradients become ready.
+    """
+    if job.technique == DDP:
+        options = dict(job.choices)
+        if options.get("compressor") is not None:
+            options["compressor"] = Compressor(**options["compressor"])
+        with DataParallel(model, meeting, recorder=recorder, seed=job.seed, **options) as parallel:
+            yield parallel.module, parallel
+        return
+    choices = Choices(**job.choices)
+    if choices.order is None:
+        choices = dataclasses.replace(choices, order=ready_order(model, compute_loss))
+    with synchronizer(job.technique, model, optimizer, meeting, choices, recorder) as sync:
+        yield model, sync
+
+
 def _loss(model: nn.Module, batch: Batch) -> Tensor:
     images, labels = batch
     return functional.cross_entropy(model(images), labels)
 
 
 def _one_step(
-    model: nn.Module, micro_batches: Sequence[Batch], optimizer: torch.optim.Optimizer, sync: Synchronizer
+    model: nn.Module,
+    micro_batches: Sequence[Batch],
+    optimizer: torch.optim.Optimizer,
+    sync: Synchronizer | DataParallel,
 ) -> tuple[StepTimes, float]:
     """Train one step on the mean loss of its micro-batches; only the last one's backward pass communicates."""
     start_s = Recorder.clock()
@@ -152,7 +182,7 @@ def run_job(job: Job, *, time_limit_s: float = 600.0, environment: Mapping[str, 
     Raises `InputError` for a job that makes no sense, `WireboundError` with one line when a process fails or
     `time_limit_s` passes; however it ends, no process is left behind. They meet in a file, and gloo chooses free ports.
     """
-    if needs_servers(job.technique) != (job.servers > 0):
+    if (job.technique != DDP and needs_servers(job.technique)) != (job.servers > 0):
         wanted = "at least 1 parameter server" if needs_servers(job.technique) else "no parameter server (servers=0)"
         raise InputError(f"{job.technique} with servers = {job.servers}: it needs {wanted}")
     build_model(job.model)

@@ -22,7 +22,7 @@ _START_LIMIT_S = 60.0
 class GlooRanks:
     """The processes of one network. Use `gloo_ranks`."""
 
-    def __init__(self, network: Network, folder: Path) -> None:
+    def __init__(self, network: Network, folder: Path, *, prompt: bool = True) -> None:
         self.network = network
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -36,7 +36,7 @@ class GlooRanks:
             self._answers.append(answers)
         self._greetings = self._collect(_START_LIMIT_S)
         # Only now: until here they were busy importing.
-        allowed = [run_promptly(process.pid) for process in self._processes]
+        allowed = [prompt and run_promptly(process.pid) for process in self._processes]
         self.prompt = all(allowed)
         #: When the first of the processes began, in seconds since 1970.
         self.started_unix_s = min(float(greeting["started_unix_s"]) for greeting in self._greetings)
@@ -96,16 +96,17 @@ class GlooRanks:
 
 
 @contextmanager
-def gloo_ranks(network: Network) -> Iterator[GlooRanks]:
+def gloo_ranks(network: Network, *, prompt: bool = True) -> Iterator[GlooRanks]:
     """Start a gloo process at every endpoint of `network`; on leaving all of them are gone.
 
-    Raises `WireboundError` when PyTorch has no gloo, or a process fails.
+    `prompt` ones go before other work where that is allowed (see `scheduling`): not for ranks that compute. Raises
+    `WireboundError` when PyTorch has no gloo, or a process fails.
     """
     folder = network.folder / f"group{time.monotonic_ns()}"
     folder.mkdir()
     ranks = None
     try:
-        ranks = GlooRanks(network, folder)
+        ranks = GlooRanks(network, folder, prompt=prompt)
         yield ranks
     finally:
         if ranks is not None:

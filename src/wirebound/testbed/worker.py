@@ -50,7 +50,7 @@ def pace(order: Order) -> int:
 def time_allreduces(group: Any, rank: int, order: Order) -> Order:
     """Time all-reduces of `sizes` bytes, `repetitions` rounds in random order, each after a barrier.
 
-    `in_a_row` says for each size how many are timed together.
+    `in_a_row` says for each size how many are timed together. ``busy_s`` are the seconds that this process computed.
     """
     import torch
 
@@ -68,6 +68,7 @@ def time_allreduces(group: Any, rank: int, order: Order) -> Order:
     paced = pace(order)
     shuffle, sizes = random.Random(order["seed"]), order["sizes"]
     times: dict[int, list[tuple[float, float]]] = {size: [] for size in sizes}
+    busy: dict[int, list[float]] = {size: [] for size in sizes}
     began, stop = time.perf_counter(), torch.zeros(1)
     for repetition in range(order["repetitions"]):
         # Rank 0 decides for all whether there is time for another round.
@@ -77,11 +78,12 @@ def time_allreduces(group: Any, rank: int, order: Order) -> Order:
             break
         for size in shuffle.sample(sizes, len(sizes)):
             group.barrier().wait()
-            start = time.perf_counter()
+            start, computed = time.perf_counter(), time.process_time()
             for _ in range(order["in_a_row"][str(size)]):
                 group.allreduce([buffers[size]]).wait()
             times[size].append((start, time.perf_counter()))
-    return {"paced_connections": paced, "times": times}
+            busy[size].append(time.process_time() - computed)
+    return {"paced_connections": paced, "times": times, "busy_s": busy}
 
 
 def _obey(group: Any, rank: int, order: Order) -> Order:
@@ -91,6 +93,10 @@ def _obey(group: Any, rank: int, order: Order) -> Order:
         from wirebound.testbed.replay import replay
 
         return replay(group, rank, order, pace)
+    if order["do"] in ("prepare", "train", "profile", "codec"):
+        from wirebound.testbed.training_worker import obey
+
+        return obey(group, rank, order, pace)
     raise ValueError(f"unknown order {order['do']!r}")
 
 

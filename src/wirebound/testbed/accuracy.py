@@ -1,0 +1,51 @@
+"""How far predictions were off, and whether they put techniques in the right order."""
+
+import itertools
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from wirebound.profile.spread import median
+
+#: Techniques whose times differ by less are equally good.
+CLEARLY_DIFFERENT = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Absolute errors, predicted ÷ measured − 1, and `right` of `pairs` in the right order."""
+
+    cases: int
+    median_error: float
+    p90_error: float
+    mean_error: float
+    pairs: int
+    right: int
+
+    @property
+    def right_share(self) -> float | None:
+        """The share of pairs that were predicted in the right order, None where no two differ."""
+        return self.right / self.pairs if self.pairs else None
+
+
+def accuracy_of(groups: Sequence[Hashable], predicted_s: Sequence[float], measured_s: Sequence[float]) -> Accuracy:
+    """Return the accuracy of cases; those of one group differ in their technique alone, and are compared in pairs.
+
+    Pairs count whose measured times differ by more than a tenth of the shorter one.
+    """
+    errors = [abs(p / m - 1) for p, m in zip(predicted_s, measured_s, strict=True)]
+    pairs = right = 0
+    for one, other in itertools.combinations(range(len(errors)), 2):
+        shorter, longer = sorted((measured_s[one], measured_s[other]))
+        if groups[one] == groups[other] and longer > shorter * (1 + CLEARLY_DIFFERENT):
+            pairs += 1
+            right += (predicted_s[one] < predicted_s[other]) == (measured_s[one] < measured_s[other])
+    return Accuracy(len(errors), median(errors), percentile(errors, 0.9), sum(errors) / len(errors), pairs, right)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value below which a share of `values` lies, linearly interpolated as by `numpy.percentile`."""
+    ordered = sorted(values)
+    position = share * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
