@@ -1,16 +1,17 @@
 """Commands of the testbed: real runs on this machine, over links of a chosen speed."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wirebound.cli.job_options import JobOptions
 from wirebound.cli.job_reading import read_job
+from wirebound.cli.listed import listed, whole_number
 from wirebound.cli.output import JsonFlag, note, print_json, printable
-from wirebound.errors import InputError
+from wirebound.cli.testbed_training import TrainingOptions, train_and_report
+from wirebound.errors import InputError, unknown_name
 from wirebound.units import format_bandwidth, format_bytes, format_duration, parse_bandwidth
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 _REPLAYED = ("bsp-a2a", "wfbp-a2a", "mg-wfbp", "ddp", "bytescheduler-a2a")
 _QUICK_RATES, _FULL_RATES = "100 Mbps,200 Mbps", "50 Mbps,100 Mbps,200 Mbps,500 Mbps"
 _QUICK_STEPS, _FULL_STEPS = 6, 20
+_REPLAYED_RANKS = "2,4"
 _DEFAULT_BYTES = 2e6
-
-_Item = TypeVar("_Item")
+_KINDS = ("replay", "training")
 
 
 def register(app: typer.Typer) -> None:
@@ -104,50 +105,117 @@ def check(
 
 def run(
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="A new folder for predictions and results.")],
+    kind: Annotated[
+        str, typer.Option("--kind", metavar="NAME", help="replay: recorded steps; training: real models, real compute.")
+    ] = "replay",
     workload: Annotated[
-        str, typer.Option("--workload", metavar="NAME|PROFILE.json", help="A built-in workload, or a profile's file.")
-    ] = "resnet50",
+        str | None,
+        typer.Option(
+            "--workload",
+            metavar="NAME|PROFILE.json",
+            help="To replay: a built-in workload, or a profile's file. [default: resnet50]",
+        ),
+    ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option("--models", metavar="LIST", help="To train: resnet20, small-vgg, half-resnet18, mlp."),
+    ] = None,
     rates: Annotated[
         str | None,
-        typer.Option("--rates", metavar="LIST", help="Of each link. [default: 100 Mbps,200 Mbps; --full: four rates]"),
+        typer.Option("--rates", metavar="LIST", help="Of each link. [default: 100 Mbps,200 Mbps; more with --full]"),
     ] = None,
-    ranks: Annotated[str, typer.Option("--ranks", metavar="LIST", help="Numbers of workers.")] = "2,4",
+    ranks: Annotated[
+        str | None,
+        typer.Option("--ranks", metavar="LIST", help="Numbers of workers. [default: 2,4; training --quick: 2]"),
+    ] = None,
     methods: Annotated[
-        str, typer.Option("--methods", metavar="LIST", help="How gradients are synchronized; also horovod, bsp-ps, …")
-    ] = ",".join(_REPLAYED),
+        str | None,
+        typer.Option(
+            "--methods", metavar="LIST", help="How gradients are synchronized, such as ddp, mg-wfbp, bsp-ps, …"
+        ),
+    ] = None,
+    compressors: Annotated[
+        str | None,
+        typer.Option(
+            "--compressor",
+            metavar="LIST",
+            help="To train with as hooks of ddp, beside it: fp16,topk:0.01 or, apart by semicolons, 'qsgd:16,512;fp16'",
+        ),
+    ] = None,
+    batch_size: Annotated[int, typer.Option("--batch", help="To train: each worker's batch.")] = 16,
+    bucket_cap: Annotated[
+        str, typer.Option("--bucket-cap", metavar="TEXT", help="To train: where a bucket of ddp closes.")
+    ] = "1 MiB",
+    calibrate_at: Annotated[
+        str | None,
+        typer.Option("--calibrate-at", metavar="TEXT", help="To train: the one rate of the fit. [default: the middle]"),
+    ] = None,
     scale: Annotated[
         float | None,
-        typer.Option("--scale", help="Makes gradients smaller. [default: so that all of them together have 2 MB]"),
+        typer.Option("--scale", help="To replay: shrinks gradients. [default: so that all together have 2 MB]"),
     ] = None,
     tier: Annotated[
         str | None, typer.Option("--tier", metavar="NAME", help="The kind of links. [default: the first that works]")
     ] = None,
-    full: Annotated[bool, typer.Option("--full/--quick", help="20 steps of each case, or 6.")] = False,
+    full: Annotated[bool, typer.Option("--full/--quick", help="Many cases and steps, or few.")] = False,
     json_output: JsonFlag = False,
 ) -> None:
-    """Predict steps, then replay them over real links, and say how far the predictions were off.
+    """Predict steps, then run them over real links, and say how far the predictions were off.
 
-    The device's work is replayed from the workload's times, its messages really are all-reduced between processes on
-    this machine. The link is calibrated at one rate for each number of ranks; the predictions are written and hashed
-    before the replay begins. The quick default takes about a minute. Where gradients are scaled, a rate stands for
-    rate ÷ scale. Parameter servers can be named too; their small messages pass pacing and shapers faster than a link,
-    and their predictions are off accordingly.
+    A replay takes the device's work from the workload's times; its messages really are all-reduced between processes
+    on this machine. Training computes too: small models train for real, with DistributedDataParallel and with the
+    study's own techniques, after a profile of their compute in as many processes. Either way the link is calibrated
+    at one rate for each number of ranks; the predictions are written and hashed before the processes that are
+    measured start. The quick default takes about a minute, --full up to ten. Where gradients of a replay are scaled,
+    a rate stands for rate ÷ scale. Parameter servers can be named too; their small messages pass pacing and shapers
+    faster than a link, and their predictions are off accordingly.
 
     \b
     Example: wirebound testbed run --out runs/testbed
     Example: wirebound testbed run --workload vgg16 --rates "50 Mbps,100 Mbps" --ranks 2 --methods ddp --out vgg
+    Example: wirebound testbed run --kind training --models small-vgg --compressor fp16,topk:0.01 --out trained
     """
+    from wirebound.testbed.tiers import default_tier, usable_tier
+
+    if kind not in _KINDS:
+        raise unknown_name("kind", kind, _KINDS)
+    chosen = default_tier() if tier is None else usable_tier(tier)
+    if kind == "training":
+        for flag, value in (("--workload", workload), ("--scale", scale)):
+            if value is not None:
+                raise InputError(f"{flag} is for replays: name models with --models, or leave out --kind training")
+        options = TrainingOptions(
+            models, rates, ranks, methods, compressors, batch_size, bucket_cap, calibrate_at, full
+        )
+        train_and_report(options, tier=chosen, out=out, json_output=json_output)
+        return
+    for flag, value in (("--models", models), ("--compressor", compressors), ("--calibrate-at", calibrate_at)):
+        if value is not None:
+            raise InputError(f"{flag} is for training: add --kind training")
+    _replay(out, workload or "resnet50", rates, ranks, methods, scale, chosen, full, json_output)
+
+
+def _replay(
+    out: Path,
+    workload: str,
+    rates: str | None,
+    ranks: str | None,
+    methods: str | None,
+    scale: float | None,
+    chosen: str,
+    full: bool,
+    json_output: bool,
+) -> None:
+    """Replay a workload and print the table or the document."""
     from wirebound.model.method import method_named
     from wirebound.testbed.run import run_replay
     from wirebound.testbed.scaling import scaled_method, scaled_workload
-    from wirebound.testbed.tiers import default_tier, usable_tier
 
     job = read_job(JobOptions(workload=workload, method="bsp-a2a"), network_needed=False).workload
     factor = min(1.0, _DEFAULT_BYTES / job.size) if scale is None else scale
-    chosen = default_tier() if tier is None else usable_tier(tier)
-    counts = _listed("--ranks", ranks, _whole_number)
-    speeds = _listed("--rates", rates or (_FULL_RATES if full else _QUICK_RATES), parse_bandwidth)
-    wanted = _listed("--methods", methods, lambda name: scaled_method(method_named(name), factor))
+    counts = listed("--ranks", ranks or _REPLAYED_RANKS, whole_number)
+    speeds = listed("--rates", rates or (_FULL_RATES if full else _QUICK_RATES), parse_bandwidth)
+    wanted = listed("--methods", methods or ",".join(_REPLAYED), lambda name: scaled_method(method_named(name), factor))
     done = run_replay(
         scaled_workload(job, factor),
         tier=chosen,
@@ -172,21 +240,6 @@ def run(
         f"absolute error: median {done.median_error:.1%}, 90th percentile {done.p90_error:.1%},"
         f" mean {done.mean_error:.1%}"
     )
-
-
-def _listed(flag: str, text: str, read: Callable[[str], _Item]) -> list[_Item]:
-    """Read the items of a list, apart by commas; raises `InputError` that names the option."""
-    items = [item.strip() for item in text.split(",")]
-    try:
-        return [read(item) for item in dict.fromkeys(items)]
-    except InputError as error:
-        raise InputError(f"{flag}: {error}") from None
-
-
-def _whole_number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 4):
-        raise InputError(f"{text!r} is not a number of ranks: write numbers such as '2,4'")
-    return int(text)
 
 
 def _document(report: "TierReport") -> dict[str, Any]:

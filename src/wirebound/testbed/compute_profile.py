@@ -21,9 +21,7 @@ def profiled_workload(name: str, batch_size: int, answers: Sequence[dict[str, An
     shapes: dict[str, list[int]] = answers[0]["shapes"]
     steps = list(zip(*(answer["steps"] for answer in answers), strict=True))
     forward_s = median([_last(step, lambda of_rank: of_rank["forward_end_s"]) for step in steps])
-    ready = {
-        name: median([_last(step, lambda of_rank, n=name: of_rank["ready_s"][n]) for step in steps]) for name in shapes
-    }  # type: ignore[misc]
+    ready = {name: median([_last(step, _ready(name)) for step in steps]) for name in shapes}
     names = sorted(shapes, key=lambda name: ready[name])
     end_s = median([_last(step, lambda of_rank: of_rank["backward_end_s"]) for step in steps])
     update_s = median(

@@ -136,14 +136,20 @@ def with_codec(method: Method, codec: Codec) -> Method:
 
 def check_cases(cases: Sequence[TrainingCase], steps: int) -> None:
     """Raise `InputError` for what cannot be trained."""
-    from wirebound.techniques.models import MODELS
-
     if not cases:
         raise InputError("nothing to train: give models, ranks, rates and methods")
     if not 2 <= steps <= 10_000:
         raise InputError(f"steps = {steps} must be between 2 and 10,000")
     for case in cases:
-        if case.model not in MODELS:
-            raise unknown_name("model", case.model, MODELS)
+        check_model(case.model)
         if not 2 <= case.batch_size <= 4096:
             raise InputError(f"batch size {case.batch_size} must be between 2 and 4096")
+
+
+def check_model(name: str) -> str:
+    """Return the name of a model that can be trained; raises `InputError` for another."""
+    from wirebound.techniques.models import MODELS
+
+    if name not in MODELS:
+        raise unknown_name("model", name, MODELS)
+    return name

@@ -1,0 +1,24 @@
+"""Options that take a list."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from wirebound.errors import InputError
+
+_Item = TypeVar("_Item")
+
+
+def listed(flag: str, text: str, read: Callable[[str], _Item], *, separator: str = ",") -> list[_Item]:
+    """Read the items of a list, apart by commas; raises `InputError` that names the option."""
+    items = [item.strip() for item in text.split(separator)]
+    try:
+        return [read(item) for item in dict.fromkeys(items)]
+    except InputError as error:
+        raise InputError(f"{flag}: {error}") from None
+
+
+def whole_number(text: str) -> int:
+    """Read a number of ranks; raises `InputError` for anything else."""
+    if not (text.isascii() and text.isdigit() and len(text) < 4):
+        raise InputError(f"{text!r} is not a number of ranks: write numbers such as '2,4'")
+    return int(text)

@@ -1,0 +1,113 @@
+"""`testbed run --kind training`: what it trains, and its table."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from wirebound.cli.listed import listed, whole_number
+from wirebound.cli.output import note, print_json
+from wirebound.errors import InputError
+from wirebound.units import format_bandwidth, format_duration, parse_bandwidth, parse_bytes
+
+if TYPE_CHECKING:
+    from wirebound.testbed.training_case import TrainingCase
+    from wirebound.testbed.training_run import TrainingRun
+
+_QUICK_MODELS, _FULL_MODELS = "resnet20", "resnet20,small-vgg"
+_QUICK_RATES, _FULL_RATES = "100 Mbps,200 Mbps,500 Mbps", "50 Mbps,100 Mbps,200 Mbps,500 Mbps,1 Gbps"
+_QUICK_RANKS, _FULL_RANKS = "2", "2,4"
+#: Steps of a case, and the seconds after which there are fewer of them.
+_QUICK_STEPS, _FULL_STEPS = (10, 3.0), (12, 3.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """What was asked for on the command line, None where nothing was."""
+
+    models: str | None
+    rates: str | None
+    ranks: str | None
+    methods: str | None
+    compressors: str | None
+    batch_size: int
+    bucket_cap: str
+    calibrate_at: str | None
+    full: bool
+
+
+def train_and_report(options: TrainingOptions, *, tier: str, out: Path, json_output: bool) -> None:
+    """Predict, train, write the figures, and print the table or the document."""
+    from wirebound.testbed.training_run import run_training
+    from wirebound.testbed_figures import write_figures
+
+    cap_bytes = _read("--bucket-cap", options.bucket_cap, parse_bytes)
+    at_Bps = None if options.calibrate_at is None else _read("--calibrate-at", options.calibrate_at, parse_bandwidth)
+    steps, budget_s = _FULL_STEPS if options.full else _QUICK_STEPS
+    done = run_training(
+        _cases(options, cap_bytes),
+        tier=tier,
+        out=out,
+        steps=steps,
+        case_budget_s=budget_s,
+        calibration_rate_Bps=at_Bps,
+        bucket_cap_bytes=cap_bytes,
+        tell=note,
+    )
+    write_figures(out, done.document, done.predictions_document)
+    if json_output:
+        print_json(done.document)
+        return
+    typer.echo(f"trained on tier {tier}; predictions, results and figures are in {out}")
+    _print_table(done)
+
+
+def _cases(options: TrainingOptions, cap_bytes: float) -> "list[TrainingCase]":
+    from wirebound.simulate.compressors import compressor_named
+    from wirebound.testbed.training_case import DEFAULT_METHODS, TrainingCase, check_model, training_method
+
+    full = options.full
+    models = listed("--models", options.models or (_FULL_MODELS if full else _QUICK_MODELS), check_model)
+    ranks = listed("--ranks", options.ranks or (_FULL_RANKS if full else _QUICK_RANKS), whole_number)
+    rates = listed("--rates", options.rates or (_FULL_RATES if full else _QUICK_RATES), parse_bandwidth)
+    default = "ddp" if options.compressors else ",".join(DEFAULT_METHODS)
+    methods = listed(
+        "--methods", options.methods or default, lambda name: training_method(name, bucket_cap_bytes=cap_bytes)
+    )
+    if options.compressors:
+        methods += listed(
+            "--compressor",
+            options.compressors,
+            lambda text: training_method("ddp", bucket_cap_bytes=cap_bytes, compressor=compressor_named(text)),
+            separator=";" if ";" in options.compressors else ",",
+        )
+    return [
+        TrainingCase(model, options.batch_size, count, rate, method)
+        for model in models
+        for count in ranks
+        for rate in rates
+        for method in methods
+    ]
+
+
+def _print_table(done: "TrainingRun") -> None:
+    typer.echo("model         ranks        rate  method                      predicted   measured   error")
+    for case in done.document["cases"]:
+        at = "" if case["held_out"] else "  (calibrated at this rate)"
+        label = " ".join(filter(None, [case["method"], case["compressor"]]))
+        typer.echo(
+            f"{case['model']:13} {case['ranks']:5}  {format_bandwidth(case['rate_Bps']):>10}  {label:26}"
+            f" {format_duration(case['predicted_s']):>10} {format_duration(case['measured_s']):>10}"
+            f"  {case['error']:+6.1%}{at}"
+        )
+    found = done.accuracy
+    order = "" if found.right_share is None else f"; {found.right} of {found.pairs} pairs in the right order"
+    typer.echo(f"absolute error: median {found.median_error:.1%}, 90th percentile {found.p90_error:.1%}{order}")
+
+
+def _read(flag: str, text: str, read: Any) -> float:
+    try:
+        return float(read(text))
+    except InputError as error:
+        raise InputError(f"{flag}: {error}") from None
