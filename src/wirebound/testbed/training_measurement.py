@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from wirebound.errors import WireboundError
 from wirebound.model import Step, Workload
 from wirebound.profile.spread import interquartile_range, median
 from wirebound.testbed.processor_cost import require_paced
@@ -44,7 +45,8 @@ class TrainedCase:
 def measure_case(group: GlooRanks, case: TrainingCase, workload: Workload, step: Step, *, steps: int) -> TrainedCase:
     """Train a case `steps` steps; `workload` and `step` are what was predicted.
 
-    Raises `WireboundError` when a process fails or no connection can be slowed down.
+    Raises `WireboundError` when a process fails, no connection can be slowed down, or the workers' parameters differ by
+    a bit in the end.
     """
     set_rate(group, case.rate_Bps)
     job = training_job(case, workload, step, steps=steps)
@@ -59,6 +61,8 @@ def measure_case(group: GlooRanks, case: TrainingCase, workload: Workload, step:
     limit_s = 120 + 20 * (steps + job.warmup + 1) * step.iteration_s
     answers = group.ask(order, time_limit_s=limit_s)
     require_paced(answers[: case.ranks + case.servers], pace_Bps)
+    if len({answer["parameters_sha256"] for answer in answers[: case.ranks]}) > 1:
+        raise WireboundError(f"the workers' parameters differ after training with {case.label}: a sum went wrong")
     return summary(answers[: case.ranks], [tensor.name for tensor in workload.tensors], steps)
 
 

@@ -1,0 +1,137 @@
+"""What a prediction of a training run is made of, each against a closed form or hand-made readings."""
+
+import numpy as np
+import pytest
+
+from wirebound.model import Cluster, Link, Tensor, Workload, method_named
+from wirebound.simulate.step import simulate_step
+from wirebound.testbed.accuracy import accuracy_of, percentile
+from wirebound.testbed.compute_profile import between_profiles, profiled_workload
+from wirebound.testbed.message_time import MessageTime, fit_message_time
+from wirebound.testbed.processor_cost import ProcessorCost, contended_step
+from wirebound.testbed.training_case import TrainingCase, training_job, training_method
+from wirebound.testbed.training_measurement import summary
+
+SIZES = (1024, 4096, 16384, 65536, 262144, 524288, 1048576, 2097152)
+
+
+@pytest.mark.parametrize(("ranks", "exponent"), [(2, 1.0), (2, 1.7), (4, 2.1), (4, 4.0)])
+def test_the_time_of_a_message_is_recovered(ranks: int, exponent: float):
+    true = MessageTime(ranks, 1e-3, 0.97, exponent)
+    found = fit_message_time(ranks, 25e6, SIZES, [true.seconds(size, 25e6) for size in SIZES])
+    for rate in (6.25e6, 125e6):
+        for size in SIZES[2:]:
+            assert found.seconds(size, rate) == pytest.approx(true.seconds(size, rate), rel=0.03)
+
+
+def test_a_message_takes_between_the_longer_part_and_the_sum_of_both():
+    time = MessageTime(2, 1e-3, 1.0, 2.0)
+    assert time.seconds(3e-3 * 1e6, 1e6) == pytest.approx(np.hypot(1e-3, 3e-3))
+    sizes = (1e3, 5e4, 2e6)
+    link = time.link(sizes, 1e6)
+    # A ring of two: two messages of latency, and every byte once.
+    assert sum(2 * link.latency_s + size / link.bandwidth for size in sizes) == pytest.approx(
+        sum(time.seconds(size, 1e6) for size in sizes)
+    )
+
+
+def job(*gaps: float, size: int = 1_000_000) -> Workload:
+    return Workload("toy", 1, tuple(Tensor(f"t{i}", size, gap) for i, gap in enumerate(gaps)), forward_s=0.2)
+
+
+def test_a_message_takes_its_share_of_the_compute_beside_it():
+    """One second of backward beside a message of half a second that takes 0.4 of the cores: it lasts 1 + 0.4 · 0.5."""
+    workload = job(0.1, 1.0, size=500_000)
+    cluster = Cluster(2, Link(1e6))
+    # Two ranks on two cores: a message of 500,000 bytes keeps each core busy for 0.2 s.
+    step, slowed = contended_step(workload, cluster, method_named("wfbp-a2a"), ProcessorCost(0.2, 0.0), cores=2)
+    assert slowed.tensors[1].gap_s == pytest.approx(1.2, abs=1e-5)
+    assert step.iteration_s == pytest.approx(0.2 + 0.1 + 1.2 + 0.5, abs=1e-5)
+    # Four ranks on two cores take twice as much of each; per byte is as good as per message.
+    ring = Cluster(4, Link(1.5e6))
+    _, slowed = contended_step(workload, ring, method_named("wfbp-a2a"), ProcessorCost(0.0, 0.1 / 750_000), cores=2)
+    assert slowed.tensors[1].gap_s == pytest.approx(1.2, abs=1e-5)
+
+
+def test_without_overlap_or_cost_the_step_is_the_engines():
+    workload, cluster = job(0.1, 0.3, 0.2), Cluster(2, Link(5e6, 1e-4))
+    for name, cost in (("bsp-a2a", ProcessorCost(0.01, 1e-9)), ("wfbp-a2a", ProcessorCost(0.0, 0.0))):
+        step, slowed = contended_step(workload, cluster, method_named(name), cost, cores=2)
+        assert step.iteration_s == pytest.approx(simulate_step(workload, cluster, method_named(name)).iteration_s)
+        assert slowed.compute_s == pytest.approx(workload.compute_s)
+
+
+def test_messages_that_run_under_the_next_forward_pass_slow_it_too():
+    workload = job(0.1, 0.1)
+    method = method_named("bytescheduler-a2a", partition_bytes=250_000, credit_bytes=250_000)
+    _, slowed = contended_step(workload, Cluster(2, Link(5e6)), method, ProcessorCost(0.005, 0.0), cores=2)
+    assert slowed.forward_s > workload.forward_s
+    assert sum(slowed.forward_gaps_s) == pytest.approx(slowed.forward_s)
+
+
+def rank(began: float, forward: float, ready: dict[str, float], end: float) -> dict[str, object]:
+    step = {
+        "began_s": began,
+        "forward_end_s": forward,
+        "backward_end_s": max(ready.values()) + 0.01,
+        "update_s": 9.0,
+        "end_s": end,
+        "forward_starts_s": {"a": began, "b": began + 0.5},
+        "ready_s": ready,
+    }
+    return {"shapes": {"a": [2, 3], "b": [5]}, "steps": [step]}
+
+
+def test_a_profile_tells_when_the_last_rank_has_each_gradient():
+    answers = [rank(1.0, 2.0, {"a": 3.5, "b": 2.5}, 9.1), rank(1.1, 2.2, {"a": 3.4, "b": 2.6}, 9.2)]
+    workload = profiled_workload("toy", 8, answers)
+    assert [tensor.name for tensor in workload.tensors] == ["b", "a"]
+    assert workload.sizes == (20, 24)
+    assert workload.forward_s == pytest.approx(2.2 - 1.1)
+    assert workload.ready_s == pytest.approx((2.6 - 2.2, 3.5 - 2.2))
+    assert workload.optimizer_s == pytest.approx(0.2 + 0.01)
+    assert [tensor.forward_s for tensor in workload.tensors] == pytest.approx([0.55, 0.5])
+
+
+def test_a_method_lies_between_one_message_and_one_for_each_tensor():
+    whole, apart = job(0.1, 0.1, 0.1), job(0.2, 0.1, 0.3)
+    assert between_profiles(whole, apart, 1) == whole
+    assert between_profiles(whole, apart, 3).ready_s == pytest.approx(apart.ready_s)
+    assert between_profiles(whole, apart, 2).ready_s == pytest.approx((0.15, 0.25, 0.45))
+
+
+def test_accuracy_counts_clearly_different_pairs_within_a_group():
+    groups = ["a", "a", "a", "b"]
+    found = accuracy_of(groups, [1.0, 1.2, 0.9, 9.0], [1.0, 1.05, 1.3, 10.0])
+    errors = np.abs(np.array([1.0, 1.2 / 1.05, 0.9 / 1.3, 0.9]) - 1)
+    assert (found.pairs, found.right) == (2, 0)
+    assert found.right_share == 0
+    assert found.median_error == pytest.approx(np.median(errors))
+    assert found.p90_error == pytest.approx(np.percentile(errors, 90))
+    assert found.mean_error == pytest.approx(errors.mean())
+    assert accuracy_of(["a"], [1.0], [1.0]).right_share is None
+    assert percentile([3.0, 1.0, 2.0], 0.25) == pytest.approx(np.percentile([3, 1, 2], 25))
+
+
+def test_the_job_sends_the_messages_that_were_predicted():
+    workload, method = job(0.1, 0.1, 0.1), training_method("mg-wfbp")
+    case = TrainingCase("mlp", 4, 2, 1e6, method)
+    step = simulate_step(workload, Cluster(2, Link(1e6)), method)
+    assert len(step.messages) < 3
+    groups = training_job(case, workload, step, steps=5).choices["groups"]
+    assert [len(group) for group in groups] == [len(message.tensors) for message in step.messages]
+    assert [name for group in groups for name in group] == ["t0", "t1", "t2"]
+
+
+def test_a_message_lasts_from_the_last_rank_that_hands_it_over_to_the_last_that_has_it():
+    def answer(late: float) -> dict[str, object]:
+        steps = [[n + late, n + 0.2 + late, n + 0.5 + late, n + 0.9 + late] for n in range(3)]
+        messages = [["all-reduce", n, 40, n + 0.3 + late, n + 0.3 + late, n + 0.6, ["x", "y"]] for n in range(3)]
+        return {"steps": steps, "messages": messages}
+
+    seen = summary([answer(0.0), answer(0.04)], ["y", "x"], 2)
+    assert seen.measured_s == pytest.approx(1.0)
+    [message] = seen.messages
+    assert message.tensors == (0, 1)
+    # Backward began after 0.22 on average.
+    assert (message.start_s, message.end_s) == pytest.approx((0.34 - 0.22, 0.6 - 0.22))
