@@ -118,7 +118,11 @@ def run(
     ] = None,
     models: Annotated[
         str | None,
-        typer.Option("--models", metavar="LIST", help="To train: resnet20, small-vgg, half-resnet18, mlp."),
+        typer.Option(
+            "--models",
+            metavar="LIST",
+            help="To train: resnet20, small-vgg, half-resnet18, mlp; resnet20:8 has a batch of 8.",
+        ),
     ] = None,
     rates: Annotated[
         str | None,

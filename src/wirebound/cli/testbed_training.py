@@ -19,7 +19,7 @@ _QUICK_MODELS, _FULL_MODELS = "resnet20", "resnet20,small-vgg"
 _QUICK_RATES, _FULL_RATES = "100 Mbps,200 Mbps,500 Mbps", "50 Mbps,100 Mbps,200 Mbps,500 Mbps,1 Gbps"
 _QUICK_RANKS, _FULL_RANKS = "2", "2,4"
 #: Steps of a case, and the seconds after which there are fewer of them.
-_QUICK_STEPS, _FULL_STEPS = (10, 3.0), (12, 3.0)
+_QUICK_STEPS, _FULL_STEPS = (10, 2.5), (12, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,14 @@ def train_and_report(options: TrainingOptions, *, tier: str, out: Path, json_out
 
 def _cases(options: TrainingOptions, cap_bytes: float) -> "list[TrainingCase]":
     from wirebound.simulate.compressors import compressor_named
-    from wirebound.testbed.training_case import DEFAULT_METHODS, TrainingCase, check_model, training_method
+    from wirebound.testbed.training_case import DEFAULT_METHODS, TrainingCase, training_method
 
     full = options.full
-    models = listed("--models", options.models or (_FULL_MODELS if full else _QUICK_MODELS), check_model)
+    models = listed(
+        "--models",
+        options.models or (_FULL_MODELS if full else _QUICK_MODELS),
+        lambda text: _model_and_batch(text, options.batch_size),
+    )
     ranks = listed("--ranks", options.ranks or (_FULL_RANKS if full else _QUICK_RANKS), whole_number)
     rates = listed("--rates", options.rates or (_FULL_RATES if full else _QUICK_RATES), parse_bandwidth)
     default = "ddp" if options.compressors else ",".join(DEFAULT_METHODS)
@@ -83,12 +87,22 @@ def _cases(options: TrainingOptions, cap_bytes: float) -> "list[TrainingCase]":
             separator=";" if ";" in options.compressors else ",",
         )
     return [
-        TrainingCase(model, options.batch_size, count, rate, method)
-        for model in models
+        TrainingCase(model, batch_size, count, rate, method)
+        for model, batch_size in models
         for count in ranks
         for rate in rates
         for method in methods
     ]
+
+
+def _model_and_batch(text: str, batch_size: int) -> tuple[str, int]:
+    """Read a model such as ``resnet20``, or with a batch of its own ``resnet20:16``."""
+    from wirebound.testbed.training_case import check_model
+
+    name, colon, batch = text.partition(":")
+    if colon and not (batch.isascii() and batch.isdigit()):
+        raise InputError(f"{text!r} has no batch size after the colon: write {name}:16, or {name} alone")
+    return check_model(name), int(batch) if colon else batch_size
 
 
 def _print_table(done: "TrainingRun") -> None:
@@ -101,9 +115,21 @@ def _print_table(done: "TrainingRun") -> None:
             f" {format_duration(case['predicted_s']):>10} {format_duration(case['measured_s']):>10}"
             f"  {case['error']:+6.1%}{at}"
         )
-    found = done.accuracy
-    order = "" if found.right_share is None else f"; {found.right} of {found.pairs} pairs in the right order"
-    typer.echo(f"absolute error: median {found.median_error:.1%}, 90th percentile {found.p90_error:.1%}{order}")
+    _print_accuracy("all cases", done.document["cases"])
+    held_out = [case for case in done.document["cases"] if case["held_out"]]
+    if 0 < len(held_out) < len(done.document["cases"]):
+        _print_accuracy("at other rates than the calibration's", held_out)
+
+
+def _print_accuracy(which: str, cases: list[dict[str, Any]]) -> None:
+    from wirebound.testbed.accuracy import accuracy_of_cases
+
+    found = accuracy_of_cases(cases)
+    order = f"; {found.right} of {found.pairs} pairs in the right order" if found.pairs else ""
+    typer.echo(
+        f"{which}: absolute error {found.median_error:.1%} in the median, {found.p90_error:.1%} at the 90th"
+        f" percentile{order}"
+    )
 
 
 def _read(flag: str, text: str, read: Any) -> float:

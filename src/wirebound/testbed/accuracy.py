@@ -1,8 +1,9 @@
 """How far predictions were off, and whether they put techniques in the right order."""
 
 import itertools
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from wirebound.profile.spread import median
 
@@ -40,6 +41,15 @@ def accuracy_of(groups: Sequence[Hashable], predicted_s: Sequence[float], measur
             pairs += 1
             right += (predicted_s[one] < predicted_s[other]) == (measured_s[one] < measured_s[other])
     return Accuracy(len(errors), median(errors), percentile(errors, 0.9), sum(errors) / len(errors), pairs, right)
+
+
+def accuracy_of_cases(cases: Sequence[Mapping[str, Any]]) -> Accuracy:
+    """Return the accuracy of the cases of results documents of training runs."""
+    return accuracy_of(
+        [(case["model"], case["batch_size"], case["ranks"], case["rate_Bps"]) for case in cases],
+        [case["predicted_s"] for case in cases],
+        [case["measured_s"] for case in cases],
+    )
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 from wirebound.errors import InputError
 from wirebound.files import write_json
 from wirebound.profile.machine import machine_record
-from wirebound.testbed.accuracy import Accuracy, accuracy_of
+from wirebound.testbed.accuracy import Accuracy, accuracy_of_cases
 from wirebound.testbed.ranks import GlooRanks, gloo_ranks
 from wirebound.testbed.tiers import network_of, open_network
 from wirebound.testbed.training_case import BUCKET_CAP_BYTES, TrainingCase, check_cases
@@ -90,11 +90,8 @@ def run_training(
                     trained[number] = measure_case(group, case, prediction.workload, step, steps=wanted)
             networks.append(group.record() | {"rate_Bps": None, "burst_bytes": None})
     measured = tuple(trained[number] for number in range(len(cases)))
-    accuracy = accuracy_of(
-        [(case.model, case.batch_size, case.ranks, case.rate_Bps) for case in cases],
-        [prediction.step.iteration_s for prediction in predictions],
-        [one.measured_s for one in measured],
-    )
+    measured_cases = [measured_document(p, one, rate_Bps) for p, one in zip(predictions, measured, strict=True)]
+    accuracy = accuracy_of_cases(measured_cases)
     document = {
         "schema": "wirebound-testbed-training",
         "version": 1,
@@ -106,7 +103,7 @@ def run_training(
         "machine": machine,
         "networks": networks,
         "accuracy": asdict(accuracy) | {"right_share": accuracy.right_share},
-        "cases": [measured_document(p, one, rate_Bps) for p, one in zip(predictions, measured, strict=True)],
+        "cases": measured_cases,
     }
     write_json(out / RESULTS, document)
     return TrainingRun(tuple(predictions), measured, accuracy, document, predicted)
