@@ -12,10 +12,11 @@ from wirebound.techniques.recorder import MessageRecord
 class Job:
     """What to train and how. `batch_size` is each worker's; `steps` are measured after `warmup` more.
 
-    With `accumulation` each step adds up the gradients of that many batches before it communicates. `choices` has
-    fields of `catalogue.Choices` by name. `servers` are the parameter servers, each a process of its own (techniques
-    without them have none); servers that are colocated with workers are started on the workers' machines, which is the
-    launcher's business, and behave alike.
+    `technique` is one of the seven or ``ddp``. With `accumulation` each step adds up the gradients of that many batches
+    before it communicates. `choices` has fields of `catalogue.Choices` by name; for ``ddp`` it has `bucket_cap_bytes`
+    and `compressor`, the fields of a `model.Compressor`. `servers` are the parameter servers, each a process of its own
+    (techniques without them have none); servers that are colocated with workers are started on the workers' machines,
+    which is the launcher's business, and behave alike.
     """
 
     model: str

@@ -182,8 +182,9 @@ def run_job(job: Job, *, time_limit_s: float = 600.0, environment: Mapping[str, 
     Raises `InputError` for a job that makes no sense, `WireboundError` with one line when a process fails or
     `time_limit_s` passes; however it ends, no process is left behind. They meet in a file, and gloo chooses free ports.
     """
-    if (job.technique != DDP and needs_servers(job.technique)) != (job.servers > 0):
-        wanted = "at least 1 parameter server" if needs_servers(job.technique) else "no parameter server (servers=0)"
+    with_servers = job.technique != DDP and needs_servers(job.technique)
+    if with_servers != (job.servers > 0):
+        wanted = "at least 1 parameter server" if with_servers else "no parameter server (servers=0)"
         raise InputError(f"{job.technique} with servers = {job.servers}: it needs {wanted}")
     build_model(job.model)
     names = [f"worker {rank}" for rank in range(job.workers)] + [f"server {rank}" for rank in range(job.servers)]
