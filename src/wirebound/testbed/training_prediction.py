@@ -1,10 +1,10 @@
 """What a training run knows before it trains, from profiles and one rate, and what the engine makes of it."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from wirebound.model import Cluster, Codec, Compressor, Step, Workload
+from wirebound.profile.machine import usable_cores
 from wirebound.testbed.calibration import SIZES, Calibration, calibrate
 from wirebound.testbed.codec_cost import CODED_IN_PLACE, codec_in_place, measure_codec
 from wirebound.testbed.compute_profile import between_profiles, profiled_workload
@@ -90,7 +90,7 @@ def predict_training(case: TrainingCase, prepared: Preparation) -> Prediction:
     for _ in range(_ROUNDS):
         link = prepared.message_time.link(sizes, case.rate_Bps)
         cluster = Cluster(nodes=case.ranks, inter=link)
-        step, slowed = contended_step(workload, cluster, method, prepared.processor, cores=os.cpu_count() or 1)
+        step, slowed = contended_step(workload, cluster, method, prepared.processor, cores=usable_cores() or 1)
         sizes = [message.size / step.wire_ratio for message in step.messages]
         if len(found) == 2:
             workload = between_profiles(found[0], found[1], len(sizes))
