@@ -27,6 +27,8 @@ def comparison_figure(cases: Sequence[Case]) -> "Figure":
 
     Each method has its colour and marker; the band is 15 % to both sides of equality.
     """
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+
     figure, axes = new_figure(height=4.2)
     times = [1e3 * time for case in cases for time in (case["measured_s"], case["predicted_s"])]
     ends = [0.8 * min(times), 1.25 * max(times)]
@@ -45,10 +47,11 @@ def comparison_figure(cases: Sequence[Case]) -> "Figure":
             marker=marker,
             label=label,
         )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(ends)
-    axes.set_ylim(ends)
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FormatStrFormatter("%g"))
+        axis.set_minor_locator(NullLocator())
     axes.set_xlabel("measured step (ms)")
     axes.set_ylabel("predicted step (ms)")
     legend_below(figure, axes)
@@ -61,7 +64,9 @@ def measured_and_predicted_figure(measured: Case, predicted: Case) -> "Figure":
     `measured` is a case of the results document, `predicted` the same of the predictions document.
     """
     last = max((message["tensors"][1] for case in (measured, predicted) for message in case["messages"]), default=0)
-    title = f"{_label(measured)}, {measured['ranks']} ranks at {measured['rate_Bps'] * 8e-6:g} Mbit/s"
+    title = (
+        f"{measured['model']}, {_label(measured)}, {measured['ranks']} ranks at {measured['rate_Bps'] * 8e-6:g} Mbit/s"
+    )
     return timeline_figure(
         {
             f"{title}: measured": _timeline(measured, measured["measured_s"], last),
@@ -87,8 +92,7 @@ def write_figures(out: Path, results: Mapping[str, Any], predictions: Mapping[st
 
 def _label(case: Case) -> str:
     name = METHOD_LABELS.get(case["method"], case["method"])
-    words = [case.get("model"), name, case.get("compressor")]
-    return " ".join(word for word in words if word)
+    return " ".join(word for word in (name, case.get("compressor")) if word)
 
 
 def _timeline(case: Case, period_s: float, last: int) -> Timeline:
