@@ -110,7 +110,17 @@ def test_writing_over_a_folder_is_refused(tmp_path: Path, capsys: pytest.Capture
 def test_validate_gives_every_suite(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("validate", "--json") == 0
     suites = json.loads(capsys.readouterr().out)["suites"]
-    assert list(suites) == ["zhang2020", "zhang2020-measured", "shi2020", "shi2020-transfer", "collectives", "cases"]
+    names = [
+        "zhang2020",
+        "zhang2020-measured",
+        "shi2020",
+        "shi2020-transfer",
+        "collectives",
+        "traces",
+        "testbed",
+        "cases",
+    ]
+    assert list(suites) == names
     for figures in suites.values():
         assert {"points", "held_out", "mean_ape", "median_ape", "p90_ape"} <= set(figures)
     zhang = suites["zhang2020"]
