@@ -1,6 +1,8 @@
 """The suites traces and testbed: what they count, and that they refuse predictions that were not made before."""
 
+import hashlib
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from wirebound.errors import WireboundError
 from wirebound.model.library import read_published
 from wirebound.study.validate_testbed import (
+    _left_out_errors,
     intervals_from_other_workload,
     intervals_of_replays,
     order_of_pairs,
@@ -19,6 +22,7 @@ from wirebound.study.validate_testbed import (
     testbed_summary,
 )
 from wirebound.study.validate_traces import traced_steps, traced_sums, traces_summary
+from wirebound.testbed.calibration import SIZES
 
 testbed_summary.__test__ = False  # its name begins as a test's does
 
@@ -98,6 +102,7 @@ def test_pairs_within_a_tenth_are_no_test_of_their_order():
             {
                 "kind": "replay",
                 "workload": "w",
+                "batch": 0,
                 "ranks": 2,
                 "rate_mbps": 1.0,
                 "method": m,
@@ -119,3 +124,38 @@ def test_intervals_of_replays_hold_their_predictions_and_grow_with_the_level():
     assert ((wide["high_s"] - wide["low_s"]) >= (narrow["high_s"] - narrow["low_s"])).all()
     assert wide["held"].mean() > 0.75
     assert not intervals_of_replays(0.999)["promised"].any()
+
+
+def test_training_runs_are_read_with_their_model_batch_and_compressor(tmp_path):
+    predictions = tmp_path / "testbed_training_predictions.json"
+    predictions.write_text('{"schema": "wirebound-testbed-training-predictions"}', encoding="utf-8")
+    case = {"model": "resnet20", "batch_size": 16, "ranks": 2, "rate_Bps": 12.5e6, "method": "ddp"}
+    slow = case | {"compressor": None, "held_out": True, "predicted_s": 0.3, "measured_s": 0.2}
+    fast = case | {"compressor": "fp16", "held_out": True, "predicted_s": 0.15, "measured_s": 0.15}
+    known = case | {"compressor": "topk:0.01", "held_out": False, "predicted_s": 1.0, "measured_s": 0.5}
+    run = {
+        "schema": "wirebound-testbed-training",
+        "predictions_sha256": hashlib.sha256(predictions.read_bytes()).hexdigest(),
+        "predictions_written_unix_s": 1.0,
+        "workers_started_unix_s": 2.0,
+        "cases": [slow, fast, known],
+    }
+    (tmp_path / "testbed_training.json").write_text(json.dumps(run), encoding="utf-8")
+    cases = recorded_cases(tmp_path)
+    assert cases[["kind", "workload", "batch", "rate_mbps"]].drop_duplicates().values.tolist() == [
+        ["training", "resnet20", 16, 100.0]
+    ]
+    assert cases["method"].tolist() == ["ddp", "ddp fp16", "ddp topk:0.01"]
+    assert cases["held_out"].tolist() == [True, True, False]
+    assert cases["ape"].tolist() == pytest.approx([50, 0, 100])
+    assert order_of_pairs(cases[cases["held_out"]]) == [True]
+    assert intervals_of_replays(0.9, tmp_path).empty
+
+
+@pytest.mark.parametrize(("sharpness", "more"), [(1.0, {}), (1.0, {"sharpness": 1.7}), (2.5, {"sharpness": 1.7})])
+def test_a_calibration_that_its_own_curve_describes_leaves_no_error(sharpness, more):
+    """Times made of (α^m + (β·S)^m)^(1/m): every size follows from the others."""
+    times = [((4e-4) ** sharpness + (1.5e-8 * size) ** sharpness) ** (1 / sharpness) for size in SIZES]
+    assert _left_out_errors({"median_s": times, **more}) == pytest.approx([0.0] * len(SIZES), abs=1e-4)
+    bent = [time * (1.3 if index == 3 else 1) for index, time in enumerate(times)]
+    assert _left_out_errors({"median_s": bent, **more})[3] == pytest.approx(-math.log(1.3), abs=0.02)

@@ -4,22 +4,28 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
 
 from wirebound.errors import WireboundError
-from wirebound.fit.communication import fit_communication
+from wirebound.fit.communication import ROBUST_SCALE
 from wirebound.fit.prediction_interval import conformal_factor
 from wirebound.model.library import data_folder
 from wirebound.study.errors_in_percent import ape, error_summary
 from wirebound.testbed.calibration import SIZES
 from wirebound.units import BYTES_PER_S_PER_MBPS
 
+Array = NDArray[np.float64]
+
 #: Two methods whose measured steps differ by less than this share are no test of their order.
 _TIE = 0.1
+#: Columns that say under which conditions a method was measured.
+SETTING = ["kind", "workload", "batch", "ranks", "rate_mbps"]
 
 
 def recorded_folder() -> Path | None:
@@ -54,24 +60,26 @@ def recorded_runs(folder: Path | None = None) -> list[tuple[dict[str, Any], dict
 def recorded_cases(folder: Path | None = None) -> pd.DataFrame:
     """Return every recorded case, predicted first and then measured, in seconds, with its error in percent.
 
-    Columns: kind (``replay``, or what else the schema says), workload, ranks, rate_mbps (NaN without a limit), method,
-    predicted_s, measured_s, ape.
+    Columns: kind (``replay``, or what else the schema says), workload, batch (0 where it does not vary), ranks,
+    rate_mbps (NaN without a limit), method (with its compressor where there is one), `held_out` (false where the
+    network was calibrated at this rate with training of its own), predicted_s, measured_s, ape.
     """
     rows = [
         {
             "kind": run["schema"].removeprefix("wirebound-testbed-"),
-            "workload": str(run["workload"]).partition(" ")[0],
+            "workload": str(case.get("model") or run["workload"]).partition(" ")[0],
+            "batch": int(case.get("batch_size") or 0),
             "ranks": int(case["ranks"]),
             "rate_mbps": case["rate_Bps"] / BYTES_PER_S_PER_MBPS if case.get("rate_Bps") else math.nan,
-            "method": case["method"],
+            "method": " ".join(filter(None, (case["method"], case.get("compressor")))),
+            "held_out": bool(case.get("held_out", True)),
             "predicted_s": float(case["predicted_s"]),
             "measured_s": float(case["measured_s"]),
         }
         for run, _ in recorded_runs(folder)
         for case in run["cases"]
     ]
-    columns = ["kind", "workload", "ranks", "rate_mbps", "method", "predicted_s", "measured_s"]
-    table = pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(rows, columns=[*SETTING, "method", "held_out", "predicted_s", "measured_s"])
     table["ape"] = ape(table["predicted_s"], table["measured_s"])
     return table
 
@@ -80,7 +88,7 @@ def order_of_pairs(cases: pd.DataFrame) -> list[bool]:
     """Return for each pair of methods of one setting, over a tenth apart, whether the faster one was predicted."""
     return [
         (one.predicted_s < other.predicted_s) == (one.measured_s < other.measured_s)
-        for _, group in cases.groupby(["kind", "workload", "ranks", "rate_mbps"], dropna=False)
+        for _, group in cases.groupby(SETTING, dropna=False)
         for one, other in itertools.combinations(group.itertuples(), 2)
         if max(one.measured_s, other.measured_s) > (1 + _TIE) * min(one.measured_s, other.measured_s)
     ]
@@ -97,11 +105,7 @@ def intervals_of_replays(level: float, folder: Path | None = None) -> pd.DataFra
     for run, predictions in recorded_runs(folder):
         if run["schema"] != "wirebound-testbed-replay":
             continue
-        errors = [
-            error
-            for calibration in predictions["calibrations"]
-            for error in _left_out_errors(calibration.get("sizes", SIZES), calibration["median_s"])
-        ]
+        errors = [error for calibration in predictions["calibrations"] for error in _left_out_errors(calibration)]
         factor = conformal_factor(errors, range(len(errors)), level)
         for case, predicted in zip(run["cases"], predictions["predictions"], strict=True):
             low_s, high_s = (_stretched(run, case, predicted, by) for by in (1 / factor.factor, factor.factor))
@@ -151,6 +155,7 @@ def intervals_from_other_workload(level: float, folder: Path | None = None) -> p
 def testbed_summary() -> dict[str, Any]:
     """Return the figures of the suite; without recorded files it has no points."""
     cases = recorded_cases()
+    cases = cases[cases["held_out"]]
     summary = error_summary(cases["ape"])
     pairs = order_of_pairs(cases)
     return summary | {
@@ -162,14 +167,32 @@ def testbed_summary() -> dict[str, Any]:
     }
 
 
-def _left_out_errors(sizes: Sequence[int], medians_s: Sequence[float]) -> list[float]:
-    """ln(predicted ÷ measured) of the time of each size, by a line through the other sizes."""
-    points = list(zip(sizes, medians_s, strict=True))
+def _left_out_errors(calibration: dict[str, Any]) -> list[float]:
+    """ln(predicted ÷ measured) of the time of each size of a calibration, fitted to its other sizes.
+
+    T(S) = α + β·S, or, where the calibration has a sharpness m, (α^m + (β·S)^m)^(1/m), m fitted too.
+    """
+    sizes = np.array(calibration.get("sizes") or SIZES, dtype=float)
+    logs = np.log(calibration["median_s"])
+    sharp = "sharpness" in calibration
+
+    def fitted(unknowns: Array, some: Array) -> Array:
+        sharpness = float(unknowns[2]) if sharp else 1.0
+        return np.asarray(np.logaddexp(sharpness * unknowns[0], sharpness * (unknowns[1] + np.log(some))) / sharpness)
+
+    start = [logs[0], logs[-1] - math.log(sizes[-1]), *([1.5] if sharp else [])]
+    low, high = [-math.inf, -math.inf, *([1.0] if sharp else [])], [math.inf, math.inf, *([8.0] if sharp else [])]
     errors = []
-    for size, measured_s in points:
-        others = [point for point in points if point[0] != size]
-        fit = fit_communication(*map(list, zip(*others, strict=True)), resamples=2)
-        errors.append(math.log(fit.time_s(size) / measured_s))
+    for index in range(len(sizes)):
+        kept = np.arange(len(sizes)) != index
+        found = least_squares(
+            lambda unknowns, kept=kept: fitted(unknowns, sizes[kept]) - logs[kept],
+            start,
+            bounds=(low, high),
+            loss="soft_l1",
+            f_scale=ROBUST_SCALE,
+        )
+        errors.append(float(fitted(found.x, sizes[index : index + 1])[0] - logs[index]))
     return errors
 
 
