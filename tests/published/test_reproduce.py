@@ -148,6 +148,14 @@ def test_validate_one_suite_for_people(capsys: pytest.CaptureFixture[str]) -> No
     assert "270 points against exact fractions" in lines[2]
 
 
+def test_suites_of_traces_and_of_the_testbed_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("validate", "--suite", "traces", "--suite", "testbed") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["traces", "from", "testbed"]
+    assert lines[1].split()[1] == "3"
+    assert "pairs of methods over a tenth apart in the right order" in lines[-1]
+
+
 def test_unknown_suite_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("validate", "--suite", "zhang") == 2
     assert "unknown suite 'zhang'" in capsys.readouterr().err
