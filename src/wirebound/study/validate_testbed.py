@@ -17,13 +17,14 @@ from wirebound.fit.communication import ROBUST_SCALE
 from wirebound.fit.prediction_interval import conformal_factor
 from wirebound.model.library import data_folder
 from wirebound.study.errors_in_percent import ape, error_summary
-from wirebound.testbed.calibration import SIZES
 from wirebound.units import BYTES_PER_S_PER_MBPS
 
 Array = NDArray[np.float64]
 
 #: Two methods whose measured steps differ by less than this share are no test of their order.
 _TIE = 0.1
+#: Bytes of the messages of a calibration that does not tell them.
+_SIZES_UNTOLD = (1024, 4096, 16384, 65536, 262144, 524288, 1048576, 2097152)
 #: Columns that say under which conditions a method was measured.
 SETTING = ["kind", "workload", "batch", "ranks", "rate_mbps"]
 
@@ -172,7 +173,7 @@ def _left_out_errors(calibration: dict[str, Any]) -> list[float]:
 
     T(S) = α + β·S, or, where the calibration has a sharpness m, (α^m + (β·S)^m)^(1/m), m fitted too.
     """
-    sizes = np.array(calibration.get("sizes") or SIZES, dtype=float)
+    sizes = np.array(calibration.get("sizes") or _SIZES_UNTOLD, dtype=float)
     logs = np.log(calibration["median_s"])
     sharp = "sharpness" in calibration
 
