@@ -8,10 +8,10 @@ aims in this order:
 2. of all choices that reach this, the one that loses the fewest values.
 
 A value is lost where a sparse compressor does not send it; other compressors round every value, and all values of a
-tensor count. The search is greedy: from nothing compressed, and from everything compressed by the option that is fastest so, it
-changes one tensor at a time. So the choice is never slower than nothing, nor than everything compressed by any option,
-and no change of a single tensor improves it. It need not be the best of all: hiding what is exposed with the fewest
-values is a knapsack problem.
+tensor count. The search is greedy: from nothing compressed, and from everything compressed by the option that is
+fastest so, it changes one tensor at a time. So the choice is never slower than nothing, nor than everything compressed
+by any option, and no tensor of it can be given back. It need not be the best of all: hiding what is exposed with the
+fewest values is a knapsack problem.
 """
 
 import math
