@@ -1,7 +1,6 @@
 """The outlook's first experiment: compress only what is exposed, predicted for known networks, then really trained."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -82,7 +81,7 @@ class SelectiveSettings:
     shares: tuple[float, ...] = (0.25, 0.1, 0.05, 0.03, 0.01, 0.003, 0.001)
     traffic: float = 4.0
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    evaluate_every: int = 15
+    evaluate_every: int = 20
 
 
 def measured_workload(job: Job, *, steps: int = 40) -> Workload:
@@ -174,8 +173,3 @@ def rounded(value: Any, digits: int = 6) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return float(f"{value:.{digits}g}")
     return value
-
-
-def seeds_of(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """Return the seeds of recorded runs, each once, in order."""
-    return sorted({row["seed"] for row in rows})

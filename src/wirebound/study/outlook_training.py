@@ -1,9 +1,11 @@
 """The outlook's experiments in training: ratios that change over rounds, and differences to the last step."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from wirebound.errors import WireboundError
 from wirebound.techniques.compress.compressor import GradientCompressor
 from wirebound.techniques.outlook.exchange import ByTensor, Plan
 from wirebound.techniques.outlook.train import Curve, Job, sizes_of, train
@@ -11,7 +13,7 @@ from wirebound.techniques.outlook.train import Curve, Job, sizes_of, train
 #: A small and a larger task. Learning rates fall once, as Accordion watches for that.
 JOBS = {
     "digits": Job("digits", "mlp", batch_size=16, steps=200, decay_steps=(140,)),
-    "mnist": Job("mnist", "cnn", batch_size=16, steps=150, decay_steps=(105,)),
+    "mnist": Job("mnist", "cnn", batch_size=8, steps=100, decay_steps=(70,)),
 }
 
 
@@ -24,7 +26,6 @@ class RoundSettings:
     window: int = 10
     threshold: float = 0.5
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    evaluate_every: int = 15
 
 
 def rounds(job: Job, settings: RoundSettings, seed: int) -> list[dict[str, Any]]:
@@ -41,7 +42,7 @@ def rounds(job: Job, settings: RoundSettings, seed: int) -> list[dict[str, Any]]
         threshold=settings.threshold,
         decay_steps=job.decay_steps,
     )
-    rows = [_row("adaptive", seed, train(job, accordion, evaluate_every=settings.evaluate_every))]
+    rows = [_row("adaptive", seed, train(job, accordion))]
     counts = accordion.counts
     shares = [sum(counts[name][step] for name in sizes) / sum(sizes.values()) for step in range(job.steps)]
     rows[0]["shares"] = shares
@@ -51,7 +52,7 @@ def rounds(job: Job, settings: RoundSettings, seed: int) -> list[dict[str, Any]]
         ("dense last", schedules.late(counts)),
     ):
         plan = schedules.Scheduled(schedule, sizes)
-        rows.append(_row(name, seed, train(job, plan, evaluate_every=settings.evaluate_every)))
+        rows.append(_row(name, seed, train(job, plan)))
     return rows
 
 
@@ -87,9 +88,9 @@ def senders(settings: DifferenceSettings) -> dict[str, tuple[GradientCompressor 
 
 
 def tuned_rate(job: Job, name: str, settings: DifferenceSettings) -> tuple[float, list[float]]:
-    """Return the learning rate with the least loss in training at the end, and the losses of all (see `diverged`)."""
+    """Return the learning rate with the least loss in training at the end, and the losses of all."""
     losses = [
-        diverged(_with(job, name, settings, seed=settings.tuning_seed, learning_rate=rate), name, settings)
+        _final_loss(_with(job, name, settings, seed=settings.tuning_seed, learning_rate=rate), name, settings)
         for rate in settings.learning_rates
     ]
     return settings.learning_rates[losses.index(min(losses))], losses
@@ -99,12 +100,8 @@ def tuned_rate(job: Job, name: str, settings: DifferenceSettings) -> tuple[float
 DIVERGED_LOSS = 1e6
 
 
-def diverged(job: Job, name: str, settings: DifferenceSettings) -> float:
-    """Return the training loss at the end of a run, `DIVERGED_LOSS` where it overflowed."""
-    import math
-
-    from wirebound.errors import WireboundError
-
+def _final_loss(job: Job, name: str, settings: DifferenceSettings) -> float:
+    """The training loss at the end of a run."""
     try:
         loss = train(job, _plan(name, settings)).train_loss
     except WireboundError:
@@ -132,7 +129,7 @@ class CorrelationSettings:
 
     batches: tuple[int, ...] = (16, 64, 256, 1024)
     velocity_batch: int = 64
-    steps: int = 100
+    steps: int = 90
     stages: int = 3
     seed: int = 0
 
@@ -195,10 +192,4 @@ def _row(variant: str, seed: int, curve: Curve) -> dict[str, Any]:
         "train_loss": curve.train_loss,
         "sent_bytes": curve.sent_bytes,
         "dense_bytes": curve.dense_bytes,
-        "curve": [[point.step, point.accuracy] for point in curve.points],
     }
-
-
-def settings_document(*settings: Any) -> dict[str, Any]:
-    """Return the settings of experiments by the name of their class."""
-    return {type(each).__name__: asdict(each) for each in settings}

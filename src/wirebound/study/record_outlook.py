@@ -1,28 +1,29 @@
 """Try the survey's outlook on compression and record what came of it.
 
-    python -m wirebound.study.record_outlook --out OUTLOOK.json [--part choice …] [--task digits]
+    python -m wirebound.study.record_outlook --out OUTLOOK.json [--part choice …] [--task digits] [--sender DGC]
 
-Four parts: ``choice`` (compress only what is exposed: predicted), ``selective`` (the same, trained), ``rounds`` (ratios
-that change over rounds) and ``time`` (differences to the last step, and how alike successive gradients are). A file
-that is there already keeps its other parts, so that the parts can be recorded one by one: about twelve minutes in all
-on one core. Workers are simulated in one process: their payloads are encoded, counted and decoded, not sent.
+Five parts: ``choice`` (compress only what is exposed: predicted), ``selective`` (the same, trained), ``rounds`` (ratios
+that change over rounds), ``correlation`` (how alike successive gradients are) and ``senders`` (differences to the last
+step against error feedback). A file that is there already keeps its other parts, tasks and senders, so that these can
+be recorded one by one: about fifteen minutes in all on one core. Workers are simulated in one process: their payloads
+are encoded, counted and decoded, not sent.
 """
 
 import argparse
 import importlib.metadata
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from wirebound.errors import InputError
+from wirebound.errors import InputError, unknown_name
 from wirebound.files import require_writable, write_json
 from wirebound.profile.recording import run_recording
 
 SCHEMA, VERSION = "wirebound-outlook", 1
-PARTS = ("choice", "selective", "rounds", "time")
+PARTS = ("choice", "selective", "rounds", "correlation", "senders")
 TASKS = ("digits", "mnist")
 CODEC = Path("data/recorded/codec_cpu_2core.json")
 _PACKAGES = ("torch", "numpy", "mlxtend", "scikit-learn")
@@ -67,41 +68,36 @@ def record_rounds(task: str, tell: Tell) -> dict[str, Any]:
     return {"settings": asdict(settings), "job": asdict(JOBS[task]), "rows": rows}
 
 
-def record_time(task: str, tell: Tell) -> dict[str, Any]:
-    """One task: correlation of successive gradients, and training with each sender."""
-    from wirebound.study.outlook_training import (
-        JOBS,
-        CorrelationSettings,
-        DifferenceSettings,
-        correlation,
-        difference_row,
-        senders,
-        tuned_rate,
-    )
+def record_correlation(task: str, tell: Tell) -> dict[str, Any]:
+    """How alike the successive gradients of one task are."""
+    from wirebound.study.outlook_training import JOBS, CorrelationSettings, correlation
 
-    watched, settings, job = CorrelationSettings(), DifferenceSettings(), replace(JOBS[task], decay_steps=())
-    alike = []
-    for batch in watched.batches:
-        tell(f"time: {task}, correlation at batch {batch}")
-        alike += correlation(job, watched, batch, "gradient")
-    alike += correlation(job, watched, watched.velocity_batch, "velocity")
-    tuning, rows = {}, []
-    for name in senders(settings):
-        tell(f"time: {task}, {name}")
+    settings, job, rows = CorrelationSettings(), JOBS[task], []
+    for batch in settings.batches:
+        tell(f"correlation: {task}, batch {batch}")
+        rows += correlation(job, settings, batch, "gradient")
+    rows += correlation(job, settings, settings.velocity_batch, "velocity")
+    return {"settings": asdict(settings), "job": asdict(job), "rows": rows}
+
+
+def record_senders(task: str, names: Sequence[str], earlier: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """One task trained with each sender; those that are not named stay as they were in `earlier`."""
+    from wirebound.study.outlook_training import JOBS, DifferenceSettings, difference_row, senders, tuned_rate
+
+    settings, job = DifferenceSettings(), replace(JOBS[task], decay_steps=())
+    tuning = dict(earlier.get("tuning_losses", {}))
+    rows = [row for row in earlier.get("rows", []) if row["variant"] not in names]
+    for name in names:
+        tell(f"senders: {task}, {name}")
         rate, tuning[name] = tuned_rate(job, name, settings)
         rows += [difference_row(job, name, settings, seed, rate) for seed in settings.seeds]
-    return {
-        "correlation_settings": asdict(watched),
-        "settings": asdict(settings),
-        "job": asdict(job),
-        "correlation": alike,
-        "tuning_losses": tuning,
-        "rows": rows,
-    }
+    order = list(senders(settings))
+    rows.sort(key=lambda row: (order.index(row["variant"]), row["seed"]))
+    return {"settings": asdict(settings), "job": asdict(job), "tuning_losses": tuning, "rows": rows}
 
 
 def record_parts(
-    document: dict[str, Any], parts: list[str], tasks: list[str], codec: Path, tell: Tell
+    document: dict[str, Any], parts: Sequence[str], tasks: Sequence[str], names: Sequence[str], codec: Path, tell: Tell
 ) -> dict[str, Any]:
     """Return the document with these parts recorded anew, each with the machine that recorded it."""
     from wirebound.profile.machine import machine_record
@@ -116,7 +112,8 @@ def record_parts(
     recorders: dict[str, Callable[[str], dict[str, Any]]] = {
         "selective": lambda task: record_selective(task, codec, tell),
         "rounds": lambda task: record_rounds(task, tell),
-        "time": lambda task: record_time(task, tell),
+        "correlation": lambda task: record_correlation(task, tell),
+        "senders": lambda task: record_senders(task, names, document.get("senders", {}).get(task, {}), tell),
     }
     for part in parts:
         if part == "choice":
@@ -138,6 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="OUTLOOK.json", help="where the results go")
     parser.add_argument("--part", action="append", choices=PARTS, help="only this one; may be repeated")
     parser.add_argument("--task", action="append", choices=TASKS, help="train only this one; may be repeated")
+    parser.add_argument("--sender", action="append", metavar="NAME", help="only this one; may be repeated")
     parser.add_argument("--codec", type=Path, default=CODEC, help=f"what coding costs (default {CODEC})")
     options = parser.parse_args(arguments)
 
@@ -147,6 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
             _known(options.out),
             options.part or list(PARTS),
             options.task or list(TASKS),
+            _checked(options.sender),
             options.codec,
             lambda what: print(f"record: {what}", file=sys.stderr, flush=True),
         )
@@ -154,6 +153,17 @@ def main(arguments: list[str] | None = None) -> int:
         return []
 
     return run_recording("record", record_all)
+
+
+def _checked(names: list[str] | None) -> list[str]:
+    """The senders asked for, all by default; raises `InputError` for an unknown one."""
+    from wirebound.study.outlook_training import DifferenceSettings, senders
+
+    known = list(senders(DifferenceSettings()))
+    for name in names or ():
+        if name not in known:
+            raise unknown_name("sender", name, known)
+    return names or known
 
 
 def _known(path: Path) -> dict[str, Any]:

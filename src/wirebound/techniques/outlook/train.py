@@ -1,5 +1,6 @@
 """Train a small model as several workers would, in one process, with whatever a plan sends of each gradient."""
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from wirebound.errors import InputError
-from wirebound.techniques.learning.data import data_set
+from wirebound.techniques.learning.data import DataSet, data_set
 from wirebound.techniques.learning.evaluation import endless_batches, evaluate, shard
 from wirebound.techniques.learning.models import learning_model, mean_loss
 from wirebound.techniques.outlook.exchange import Exchange, Plan
@@ -78,7 +79,7 @@ class Curve:
 
 def sizes_of(job: Job) -> dict[str, int]:
     """Return the elements of each tensor of the job's model, in the order of its parameters."""
-    model = learning_model(job.model, data_set(job.data), job.seed)
+    model = learning_model(job.model, _data(job.data), job.seed)
     return {name: parameter.numel() for name, parameter in model.named_parameters()}
 
 
@@ -87,7 +88,7 @@ def train(job: Job, plan: Plan, *, evaluate_every: int = 0, watch: Watcher | Non
 
     Raises what the plan's compressors raise; a run whose gradients are no longer finite ends with `WireboundError`.
     """
-    data = data_set(job.data)
+    data = _data(job.data)
     model = learning_model(job.model, data, job.seed)
     batches = [
         endless_batches(*shard(data, worker, job.workers), job.batch_size, seed=1000 * job.seed + worker)
@@ -123,6 +124,12 @@ def train(job: Job, plan: Plan, *, evaluate_every: int = 0, watch: Watcher | Non
             points.append(Point(step + 1, found_now.loss, found_now.accuracy, exchange.sent_bytes))
     tenth = losses[-max(1, job.steps // 10) :]
     return Curve(tuple(points), sum(tenth) / len(tenth), exchange.sent_bytes, exchange.dense_bytes)
+
+
+@functools.cache
+def _data(name: str) -> DataSet:
+    """The data set, read once: reading takes longer than a short training run."""
+    return data_set(name)
 
 
 def _velocity(
