@@ -31,19 +31,21 @@ class Estimate(State):
 
 @dataclass(slots=True)
 class DifferenceState(State):
-    """A worker's estimate, and the state of the compressor inside."""
+    """A worker's estimate of its own gradient, that of the mean it receives, and the state of the inner compressor."""
 
     estimate: Estimate = field(default_factory=Estimate)
+    mean: Estimate = field(default_factory=Estimate)
     inner: Any = None
 
     def state_dict(self) -> dict[str, Any]:
-        return {"estimate": self.estimate.state_dict(), "inner": self.inner.state_dict()}
+        return {part.name: getattr(self, part.name).state_dict() for part in dataclasses.fields(self)}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        if set(saved) != {"estimate", "inner"}:
-            raise InputError(f"saved state has the fields {sorted(saved)}, not estimate and inner: it is of another")
-        self.estimate.load_state_dict(saved["estimate"])
-        self.inner.load_state_dict(saved["inner"])
+        names = [part.name for part in dataclasses.fields(self)]
+        if set(saved) != set(names):
+            raise InputError(f"saved state has the fields {sorted(saved)}, not {sorted(names)}: it is of another")
+        for name in names:
+            getattr(self, name).load_state_dict(saved[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class Difference:
     """Wire: what `inner` makes of g − p. `decode` gives the difference; `received` makes the gradient of it.
 
     p = h + `extrapolation` · (h − h of the step before), times `leak`: 0 and 1 predict the last estimate (EF21); an
-    extrapolation of 1 goes on in a straight line; a leak below 1 forgets. Raises `InputError` for a compressor whose
+    extrapolation of 1 goes on in a straight line; a leak below 1 forgets. Where an all-reduce rounds its sum (fp16), what
+    it rounds adds up at the receivers, for no later difference corrects it. Raises `InputError` for a compressor whose
     payloads are not summed as they are (votes, gTop-k's tree), or figures out of range.
     """
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from wirebound.techniques.compress.compressor import GradientCompressor
-from wirebound.techniques.compress.difference import Difference, Estimate
+from wirebound.techniques.compress.difference import Difference
 
 
 class Plan(Protocol):
@@ -36,7 +36,7 @@ class ByTensor:
 
 
 class Exchange:
-    """The workers' compressors with their states, and the receivers' estimates where differences are sent.
+    """The workers' compressors with their states.
 
     `sent_bytes` counts the payloads of all workers, uncompressed tensors included; `dense_bytes` what they would be
     without compression. A tensor may change its compressor from step to step where the states are of one kind (Top-k
@@ -47,7 +47,6 @@ class Exchange:
         self.plan, self._workers, self._seed = plan, workers, seed
         self.sent_bytes = self.dense_bytes = 0
         self._states: dict[str, list[Any]] = {}
-        self._received: dict[str, Estimate] = {}
 
     def mean(self, name: str, step: int, gradients: Sequence[Tensor]) -> Tensor:
         """Return what every worker has of a tensor after a step, from all workers' gradients of it."""
@@ -66,7 +65,7 @@ class Exchange:
                 total += compressor.decode(payload, gradient.shape)
             mean = total / len(gradients)
             if isinstance(compressor, Difference):
-                mean = compressor.received(mean, self._received.setdefault(name, Estimate()))
+                mean = compressor.received(mean, self._states[name][0].mean)  # the same at all workers
         self.plan.observe(name, step, mean)
         return mean
 
