@@ -53,9 +53,9 @@ class Difference:
     """Wire: what `inner` makes of g − p. `decode` gives the difference; `received` makes the gradient of it.
 
     p = h + `extrapolation` · (h − h of the step before), times `leak`: 0 and 1 predict the last estimate (EF21); an
-    extrapolation of 1 goes on in a straight line; a leak below 1 forgets. Where an all-reduce rounds its sum (fp16), what
-    it rounds adds up at the receivers, for no later difference corrects it. Raises `InputError` for a compressor whose
-    payloads are not summed as they are (votes, gTop-k's tree), or figures out of range.
+    extrapolation of 1 goes on in a straight line; a leak below 1 forgets. Where an all-reduce rounds its sum (fp16),
+    what it rounds adds up at the receivers, for no later difference corrects it. Raises `InputError` for a compressor
+    whose payloads are not summed as they are (votes, gTop-k's tree), or figures out of range.
     """
 
     inner: GradientCompressor
