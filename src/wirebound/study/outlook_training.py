@@ -7,8 +7,9 @@ from typing import Any
 
 from wirebound.errors import WireboundError
 from wirebound.techniques.compress.compressor import GradientCompressor
+from wirebound.techniques.learning.data import data_set
 from wirebound.techniques.outlook.exchange import ByTensor, Plan
-from wirebound.techniques.outlook.train import Curve, Job, sizes_of, train
+from wirebound.techniques.outlook.train import Curve, Job, Point, sizes_of, train
 
 #: A small and a larger task. Learning rates fall once, as Accordion watches for that.
 JOBS = {
@@ -62,7 +63,7 @@ class DifferenceSettings:
 
     share: float = 0.01
     extrapolation: float = 0.5
-    learning_rates: tuple[float, ...] = (0.01, 0.03, 0.1)
+    learning_rates: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3)
     tuning_seed: int = 100
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 
@@ -110,8 +111,12 @@ def _final_loss(job: Job, name: str, settings: DifferenceSettings) -> float:
 
 
 def difference_row(job: Job, name: str, settings: DifferenceSettings, seed: int, rate: float) -> dict[str, Any]:
-    """Train one method at its learning rate."""
-    curve = train(_with(job, name, settings, seed=seed, learning_rate=rate), _plan(name, settings))
+    """Train one method at its learning rate; a run that overflows has the accuracy of guessing, and sent 0 bytes."""
+    try:
+        curve = train(_with(job, name, settings, seed=seed, learning_rate=rate), _plan(name, settings))
+    except WireboundError:
+        guess = Point(job.steps, DIVERGED_LOSS, 1 / data_set(job.data).classes, 0)
+        curve = Curve((guess,), DIVERGED_LOSS, 0, 0)
     return _row(name, seed, curve) | {"learning_rate": rate}
 
 
