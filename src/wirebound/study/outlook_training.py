@@ -63,7 +63,7 @@ class DifferenceSettings:
 
     share: float = 0.01
     extrapolation: float = 0.5
-    learning_rates: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3)
+    learning_rates: tuple[float, ...] = (0.01, 0.03, 0.1)
     tuning_seed: int = 100
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 
