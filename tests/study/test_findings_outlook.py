@@ -79,7 +79,7 @@ def test_gradients_repeat():
     assert outlook.gradients_repeat({"a": 0.2, "b": 0.9}).verdict == HOLDS
     mixed = outlook.gradients_repeat({"gradient": 1.8, "velocity": 0.1})
     assert mixed.verdict == IN_PART
-    assert "gradient 1.80, velocity 0.10" in mixed.evidence
+    assert "gradient: 1.80; velocity: 0.10" in mixed.evidence
     assert outlook.gradients_repeat({"a": 1.2}).verdict == FAILS
 
 

@@ -121,10 +121,10 @@ def adaptive_pays(differences: Mapping[str, tuple[float, float, float]], against
 def gradients_repeat(energies: Mapping[str, float]) -> Finding:
     """Judge "successive gradients are so alike that their difference has less energy than the gradient".
 
-    `energies` maps each setting to the mean energy of the difference ÷ that of what is sent.
+    `energies` maps each setting to the energy of the differences ÷ that of what is sent.
     """
     smaller = [energy < 1 for energy in energies.values()]
-    listed = ", ".join(f"{name} {energy:.2f}" for name, energy in energies.items())
+    listed = "; ".join(f"{name}: {energy:.2f}" for name, energy in energies.items())
     return Finding(
         "The difference to the last step has less energy than the gradient itself.",
         HOLDS if all(smaller) else IN_PART if any(smaller) else FAILS,

@@ -142,8 +142,8 @@ class CorrelationSettings:
 def correlation(job: Job, settings: CorrelationSettings, batch: int, sent: str) -> list[dict[str, Any]]:
     """Return for each tensor and stage of training how much a gradient (or velocity) has of the one before.
 
-    ``cosine`` and ``energy`` (of the difference, over that of what is sent) are means over the stage's steps,
-    ``neighbours`` the mean correlation of values side by side, None for vectors.
+    ``cosine`` is a mean over the stage's steps, ``energy`` that of all differences over that of all that is sent in
+    them, ``neighbours`` the mean correlation of values side by side, None for vectors.
     """
     from wirebound.techniques.outlook.correlation import TimeCorrelation, neighbour_correlation
 
@@ -177,7 +177,7 @@ def correlation(job: Job, settings: CorrelationSettings, batch: int, sent: str) 
                     "tensor": name,
                     "stage": stage,
                     "cosine": _mean([row[2] for row in found]),
-                    "energy": _mean([row[3] for row in found]),
+                    "energy": sum(row[3] for row in found) / sum(row[4] for row in found) if found else None,
                     "neighbours": _mean(beside),
                 }
             )

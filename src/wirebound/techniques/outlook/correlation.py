@@ -15,12 +15,12 @@ from torch import Tensor
 class TimeCorrelation:
     """Watches one worker's gradients (see `train.Watcher`), from step to step, tensor by tensor.
 
-    Rows of `rows` are (step, tensor, cosine with the gradient before, energy of the difference ÷ energy of the
-    gradient); tensors or steps with a gradient of zeros are left out.
+    Rows of `rows` are (step, tensor, cosine with the gradient before, energy of the difference, energy of the gradient);
+    energies are sums of squares. Tensors or steps with a gradient of zeros are left out.
     """
 
     worker: int = 0
-    rows: list[tuple[int, str, float, float]] = field(default_factory=list)
+    rows: list[tuple[int, str, float, float, float]] = field(default_factory=list)
     _last: dict[str, Tensor] = field(default_factory=dict)
 
     def __call__(self, step: int, gradients: Mapping[str, list[Tensor]]) -> None:
@@ -32,7 +32,7 @@ class TimeCorrelation:
                 if energy > 0 and energy_before > 0:
                     difference = gradient - before
                     cosine = float(gradient @ before) / (energy * energy_before) ** 0.5
-                    self.rows.append((step, name, cosine, float(difference @ difference) / energy))
+                    self.rows.append((step, name, cosine, float(difference @ difference), energy))
             self._last[name] = gradient
 
 
