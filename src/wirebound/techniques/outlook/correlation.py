@@ -15,7 +15,7 @@ from torch import Tensor
 class TimeCorrelation:
     """Watches one worker's gradients (see `train.Watcher`), from step to step, tensor by tensor.
 
-    Rows of `rows` are (step, tensor, cosine with the gradient before, energy of the difference, energy of the gradient);
+    Rows of `rows` are (step, tensor, cosine with the gradient before, energy of the difference, that of the gradient);
     energies are sums of squares. Tensors or steps with a gradient of zeros are left out.
     """
 
