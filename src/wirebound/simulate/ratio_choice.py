@@ -78,6 +78,7 @@ def choose_ratios(
     """Choose a compressor, or none, for each tensor: see the module.
 
     `options` are compressors, usually one with several shares, each with its `codec`; `method` has none of its own.
+    Tensors of any size may be chosen, whatever the method's `compress_from_bytes`.
     `within` 0.01 accepts a step one percent longer than the shortest found, and loses fewer values for it.
 
     Raises `InputError` where there is no option, the method compresses already or `within` is negative, and what
