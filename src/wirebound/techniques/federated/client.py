@@ -52,7 +52,7 @@ def train_locally(
     batch = len(inputs) if how.batch is None else min(how.batch, len(inputs))
     for _ in range(how.epochs):
         order = torch.randperm(len(inputs), generator=random)
-        for chosen in order.split(batch):
+        for chosen in torch.split(order, batch):
             gradient = model.gradient_of(inputs[chosen], targets[chosen])
             if how.proximal:
                 gradient.add_(model.weights - start, alpha=how.proximal)

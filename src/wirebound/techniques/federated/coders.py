@@ -48,8 +48,9 @@ class LevelsOfNorm:
 
 
 class Subsample:
-    """⌈share · d⌉ values at random places, times d ÷ their number: unbiased. Wire: the values; the seed gives the places.
+    """⌈share · d⌉ values at random places, times d ÷ their number: unbiased.
 
+    Wire: the values; the places come from the seed.
     It differs from the random mask of `subspace` in that the client trained all weights.
     """
 
@@ -68,8 +69,8 @@ class Subsample:
 class Largest:
     """Top-k, see `compress.topk`: the values of largest magnitude and their places.
 
-    With `feedback` a client keeps what it did not send and adds it when it is next seen, which may be many rounds later:
-    its residual is then a change of weights that are no longer there. Without, what is not sent is lost.
+    With `feedback` a client keeps what it did not send and adds it when it is next seen, which may be many rounds
+    later: its residual is then a change of weights that are no longer there. Without, what is not sent is lost.
     """
 
     top_k: TopK

@@ -20,8 +20,8 @@ from wirebound.techniques.federated.subspace import Subspace
 
 #: Rows of the count sketch, as Rothchild et al. use.
 SKETCH_ROWS = 5
-#: So many elements change in a round for each cell of the sketch.
-CHANGED_PER_CELL = 0.1
+#: So many elements change in a round for each cell of the sketch; with more, noise is taken for large elements.
+CHANGED_PER_CELL = 0.02
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ class FlatModel:
         self.weights = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
         self.gradient = torch.zeros_like(self.weights)
         sizes = [parameter.numel() for parameter in parameters]
-        pieces = zip(parameters, self.weights.split(sizes), self.gradient.split(sizes), strict=True)
+        pieces = zip(parameters, torch.split(self.weights, sizes), torch.split(self.gradient, sizes), strict=True)
         for parameter, values, slopes in pieces:
             parameter.data = values.view(parameter.shape)
             parameter.grad = slopes.view(parameter.shape)

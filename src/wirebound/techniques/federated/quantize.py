@@ -1,8 +1,8 @@
 """Probabilistic quantization (Konečný et al. 2016; Suresh et al., ICML 2017): a few bits between minimum and maximum.
 
-Per bucket with minimum a and maximum b: level = ⌊(v − a)/(b − a)·(2^bits − 1) + u⌋ with u uniform in [0, 1); the decoded
-value is a + (b − a)·level/(2^bits − 1), which is unbiased. The error grows with b − a, so a rotation, which makes all
-elements about equally large, makes it smaller where few elements are large.
+Per bucket with minimum a and maximum b: level = ⌊(v − a)/(b − a)·(2^bits − 1) + u⌋ with u uniform in [0, 1); the
+decoded value is a + (b − a)·level/(2^bits − 1), which is unbiased. The error grows with b − a, so a rotation, which
+makes all elements about equally large, makes it smaller where few elements are large.
 """
 
 from dataclasses import dataclass

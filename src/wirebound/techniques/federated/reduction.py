@@ -1,9 +1,9 @@
 """The reductions by name, such as ``quantize:2``, ``lowrank:4`` or ``dropout:0.75+quantize:2``.
 
-Up to three parts are joined by ``+``, one of a kind: what is trained (``dropout:SHARE`` of units kept), where the change
-may lie (``mask:SHARE``, ``lowrank:RANK``), and how it is encoded (``quantize:BITS``, ``rotated:BITS``, ``qsgd:LEVELS``,
-``subsample:SHARE``, ``topk:SHARE``, ``topk-feedback:SHARE``). ``sketch:SHARE``, with a table of that share of the
-model's elements, stands alone: the server works inside the sketch. ``none`` sends everything.
+Up to three parts are joined by ``+``, one of a kind: what is trained (``dropout:SHARE`` of units kept), where the
+change may lie (``mask:SHARE``, ``lowrank:RANK``), and how it is encoded (``quantize:BITS``, ``rotated:BITS``,
+``qsgd:LEVELS``, ``subsample:SHARE``, ``topk:SHARE``, ``topk-feedback:SHARE``). ``sketch:SHARE``, with a table of that
+share of the model's elements, stands alone: the server works inside the sketch. ``none`` sends everything.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import torch
 from wirebound.errors import InputError, unknown_name
 from wirebound.techniques.compress.gradient import checked_share
 from wirebound.techniques.compress.topk import TopK
-from wirebound.techniques.federated.coders import Coder, Dense, LevelsOfNorm, Largest, Subsample
+from wirebound.techniques.federated.coders import Coder, Dense, Largest, LevelsOfNorm, Subsample
 from wirebound.techniques.federated.flat import FlatModel
 from wirebound.techniques.federated.quantize import Quantize
 from wirebound.techniques.federated.subspace import LowRank, RandomMask, Subspace
@@ -60,7 +60,9 @@ def reduction_named(name: str) -> Reduction:
             raise unknown_name("reduction", kind, NAMES)
         taken = {"dropout": units_share, "sketch": sketch_share}.get(kind, subspace if kind in _SUBSPACES else coder)
         if taken is not None or (kind in ("none", "sketch") and len(parts) > 1):
-            raise InputError(f"reduction {name!r}: {part} does not go with the other parts; see their kinds and leave one")
+            raise InputError(
+                f"reduction {name!r}: {part} does not go with the other parts; see their kinds and leave one"
+            )
         if kind == "none":
             if text:
                 raise InputError(f"reduction {name!r}: none has no number after it")

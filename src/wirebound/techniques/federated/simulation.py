@@ -6,7 +6,7 @@ mean of their changes, weighted by samples. Bytes are those of the buffers that 
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wirebound.errors import InputError, WireboundError
 from wirebound.techniques.federated.client import LocalTraining, train_locally
@@ -33,7 +33,7 @@ class Federation:
     minimum: int = 4
     rounds: int = 100
     evaluate_every: int = 5
-    local: LocalTraining = LocalTraining()
+    local: LocalTraining = field(default_factory=LocalTraining)
     reduction: str = "none"
     momentum: float = 0.0
     server_rate: float = 1.0
@@ -107,5 +107,10 @@ def run_federation(data: DataSet, how: Federation, tell: Callable[[Point], None]
         raise WireboundError(f"{how.reduction}: uploads differ in size, {sorted(sent)}: one size cannot stand for all")
     uplink_bytes, downlink_bytes = sent.pop()
     return FederatedRun(
-        tuple(points), uplink_bytes, downlink_bytes, tuple(len(places) for places in owned), tuple(sampled), seconds / passes
+        tuple(points),
+        uplink_bytes,
+        downlink_bytes,
+        tuple(len(places) for places in owned),
+        tuple(sampled),
+        seconds / passes,
     )

@@ -1,8 +1,8 @@
 """Count sketch (Charikar, Chen and Farach-Colton 2002): a small table from which large elements can be told.
 
 In each row r every element i is added, with a random sign s_r(i), to the cell h_r(i). Its estimate is the median over
-the rows of s_r(i)·cell. Each row's estimate is unbiased, with variance at most ‖v‖₂²/columns. Sketches are linear: those
-of two vectors add up to that of their sum, which lets a server add what clients send.
+the rows of s_r(i)·cell. Each row's estimate is unbiased, with variance at most ‖v‖₂²/columns. Sketches are linear:
+those of two vectors add up to that of their sum, which lets a server add what clients send.
 """
 
 import torch

@@ -40,8 +40,10 @@ def split_by_label(labels: Tensor, clients: int, alpha: float, *, seed: int, min
     random = np.random.default_rng(number(seed, SPLIT))
     if math.isinf(alpha):
         return list(torch.tensor_split(torch.from_numpy(random.permutation(samples)), clients))
-    members = [torch.from_numpy(random.permutation((labels == label).nonzero().view(-1).numpy())) for label in
-               torch.unique(labels)]
+    members = [
+        torch.from_numpy(random.permutation((labels == label).nonzero().view(-1).numpy()))
+        for label in torch.unique(labels)
+    ]
     counts = torch.tensor([len(places) for places in members])
     for _ in range(_TRIES):
         cuts = (dirichlet_shares(len(members), clients, alpha, random).cumsum(1)[:, :-1] * counts[:, None]).long()

@@ -1,9 +1,9 @@
 """Federated Dropout (Caldas et al. 2018): each client trains a smaller model, cut out of the server's.
 
 Each hidden layer keeps a random share of its units (of a convolution: filters), with their rows and the next layer's
-columns; inputs and outputs stay whole. What is sent, in both directions, is the smaller model's vector. While it trains,
-what a thinned layer puts out is multiplied by width ÷ units kept, as in dropout (Srivastava et al. 2014): the next layer
-sees sums of the size that it sees in the whole model.
+columns; inputs and outputs stay whole. What is sent, in both directions, is the smaller model's vector. While it
+trains, what a thinned layer puts out is multiplied by width ÷ units kept, as in dropout (Srivastava et al. 2014): the
+next layer sees sums of the size that it sees in the whole model.
 """
 
 import math

@@ -65,10 +65,10 @@ class LowRank:
 
     def expand(self, z: Tensor) -> Tensor:
         """Return the changes A·B of all matrices, end to end."""
-        pieces = zip(z.split(self.sent), self.factors, strict=True)
+        pieces = zip(torch.split(z, self.sent), self.factors, strict=True)
         return torch.cat([b if a is None else (a @ b.view(a.shape[1], -1)).view(-1) for b, a in pieces])
 
     def project(self, v: Tensor) -> Tensor:
         """Return Aᵀ·G for the gradient G of each matrix, end to end."""
-        pieces = zip(v.split(self.sizes), self.factors, strict=True)
+        pieces = zip(torch.split(v, self.sizes), self.factors, strict=True)
         return torch.cat([g if a is None else (a.T @ g.view(a.shape[0], -1)).view(-1) for g, a in pieces])
