@@ -29,10 +29,19 @@ _CODERS: dict[str, Callable[[float], Coder]] = {
     "topk": lambda share: Largest(TopK(share), feedback=False),
     "topk-feedback": lambda share: Largest(TopK(share), feedback=True),
 }
-_SUBSPACES: dict[str, Callable[[float], SubspaceMaker]] = {
-    "mask": lambda share: lambda model, random: RandomMask(len(model.weights), share, random),
-    "lowrank": lambda rank: lambda model, random: LowRank(model.shapes, _whole("lowrank", rank), random),
-}
+
+
+def _mask(share: float) -> SubspaceMaker:
+    checked_share(share)
+    return lambda model, random: RandomMask(len(model.weights), share, random)
+
+
+def _low_rank(value: float) -> SubspaceMaker:
+    rank = _whole("lowrank", value)
+    return lambda model, random: LowRank(model.shapes, rank, random)
+
+
+_SUBSPACES: dict[str, Callable[[float], SubspaceMaker]] = {"mask": _mask, "lowrank": _low_rank}
 NAMES = ("none", "dropout", *_SUBSPACES, *_CODERS, "sketch")
 
 
@@ -97,6 +106,6 @@ def _number(name: str, part: str, text: str) -> float:
 
 
 def _whole(kind: str, value: float) -> int:
-    if value != int(value):
+    if not value.is_integer():
         raise InputError(f"{kind}:{value:g} needs a whole number")
     return int(value)
