@@ -47,10 +47,10 @@ def test_an_accuracy_counts_when_it_holds_at_the_next_evaluation():
 
 def test_a_round_is_as_long_as_its_slowest_client():
     # 2 × 0.5 s latency, 1 s down, 1 s up, and 2 passes of 10, 20 or 30 samples at 10 ms
-    assert client_times(CURVE, ALIKE, 0.01) == pytest.approx([3.2, 3.4, 3.6])
-    assert time_to(CURVE, 0.8, ALIKE, 0.01) == pytest.approx(3.4 + 3.6 + 3.4 + 3.6)
-    assert time_to(CURVE, 0.85, ALIKE, 0.01) is None
-    assert mean_round_s(CURVE, ALIKE, 0.01) == pytest.approx((3.4 + 3.6 + 3.6) / 3)
+    assert client_times(CURVE, ALIKE) == pytest.approx([3.2, 3.4, 3.6])
+    assert time_to(CURVE, 0.8, ALIKE) == pytest.approx(3.4 + 3.6 + 3.4 + 3.6)
+    assert time_to(CURVE, 0.85, ALIKE) is None
+    assert mean_round_s(CURVE, ALIKE) == pytest.approx((3.4 + 3.6 + 3.6) / 3)
 
 
 def test_intervals_are_students():
@@ -101,9 +101,9 @@ def test_slowing_must_be_outside_of_the_interval():
 
 
 def test_speed_flips_with_the_times():
-    assert judged.speeds_training({"A": FAST}, 0.9, "a link").verdict == HOLDS
-    assert judged.speeds_training({"A": FAST, "B": SAME}, 0.9, "a link").verdict == IN_PART
-    assert judged.speeds_training({"B": None}, 0.9, "a link").verdict == FAILS
+    assert judged.speeds_training({"A": FAST}, "a link").verdict == HOLDS
+    assert judged.speeds_training({"A": FAST, "B": SAME}, "a link").verdict == IN_PART
+    assert judged.speeds_training({"B": None}, "a link").verdict == FAILS
 
 
 def test_dominance_flips_with_the_share():

@@ -39,16 +39,16 @@ def slows_convergence(rounds: Mapping[str, Interval | None], target: float) -> F
     )
 
 
-def speeds_training(times: Mapping[str, Interval | None], target: float, link: str) -> Finding:
+def speeds_training(times: Mapping[str, Interval | None], link: str) -> Finding:
     """Judge "compression raises the speed of training": true of a reduction whose whole interval is above 1.
 
-    `times` maps each reduction to the predicted time to `target` without it ÷ with it; None counts as not faster.
+    `times` maps each reduction to the predicted time to an accuracy without it ÷ with it; None counts as not faster.
     """
     faster = [name for name, value in times.items() if value is not None and value.low > 1]
-    evidence = f"Predicted speed-up to {100 * target:g} % with {link}: "
+    evidence = f"Predicted speed-up to the same accuracy with {link}: "
     evidence += _listing([f"{name} {_ratio(value)}" for name, value in times.items()]) + "."
     return Finding(
-        "On slow links compression makes federated training faster all the same.",
+        f"With {link}, compression makes federated training faster all the same.",
         _verdict([name in faster for name in times]),
         evidence,
     )

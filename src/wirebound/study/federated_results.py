@@ -83,7 +83,7 @@ def curves_of(document: Mapping[str, Any], task: str, alpha: str) -> dict[str, l
                 tuple(row["accuracy"]),
                 row["uplink_bytes"],
                 row["downlink_bytes"],
-                row["train_s_per_sample"],
+                document["train_s_per_sample"][task][row["method"]],
                 local["epochs"],
                 tuple(map(int, split["sizes"].split())),
                 tuple(tuple(map(int, clients.split())) for clients in split["sampled"]),
@@ -128,7 +128,7 @@ def ratio(values: Sequence[float | None], others: Sequence[float | None]) -> Int
     return Interval(math.exp(found.mean), math.exp(found.low), math.exp(found.high), found.seeds)
 
 
-def client_times(curve: Curve, links: Links, train_s_per_sample: float) -> list[float]:
+def client_times(curve: Curve, links: Links) -> list[float]:
     """Seconds of each client in one round: links and devices are dealt out by the run's seed."""
     count = len(curve.sizes)
     wires = speed_factors(count, links.spread, curve.seed)
@@ -137,7 +137,7 @@ def client_times(curve: Curve, links: Links, train_s_per_sample: float) -> list[
         client_round_s(
             curve.downlink_bytes,
             curve.uplink_bytes,
-            curve.passes * size * train_s_per_sample * links.slowdown / device,
+            curve.passes * size * curve.train_s_per_sample * links.slowdown / device,
             links.downlink * wire,
             links.uplink * wire,
             links.latency,
@@ -146,14 +146,14 @@ def client_times(curve: Curve, links: Links, train_s_per_sample: float) -> list[
     ]
 
 
-def time_to(curve: Curve, target: float, links: Links, train_s_per_sample: float) -> float | None:
+def time_to(curve: Curve, target: float, links: Links) -> float | None:
     """Predicted seconds until `rounds_to`: each round takes as long as the slowest of the clients that were sampled."""
     rounds = rounds_to(curve, target)
     if rounds is None:
         return None
-    return elapsed_s(client_times(curve, links, train_s_per_sample), curve.sampled[:rounds])[-1]
+    return elapsed_s(client_times(curve, links), curve.sampled[:rounds])[-1]
 
 
-def mean_round_s(curve: Curve, links: Links, train_s_per_sample: float) -> float:
+def mean_round_s(curve: Curve, links: Links) -> float:
     """Expected seconds of a round, over all sets of clients that could be sampled."""
-    return expected_slowest(client_times(curve, links, train_s_per_sample), curve.per_round)
+    return expected_slowest(client_times(curve, links), curve.per_round)

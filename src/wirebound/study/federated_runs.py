@@ -5,10 +5,13 @@ import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wirebound.errors import InputError
 from wirebound.study.federated_plan import METHODS, TASKS, Planned
+
+if TYPE_CHECKING:
+    from wirebound.techniques.federated.simulation import FederatedRun
 
 FORMAT = "wirebound-federated"
 
@@ -35,7 +38,9 @@ def federated_document() -> dict[str, Any]:
         "versions": {"torch": str(torch.__version__).partition("+")[0], "numpy": np.__version__},
         "machine": machine_record(),
         "notes": "splits: samples of each client, and who took part in each round; runs: bytes of one client in one "
-        "round, counted from buffers, and the accuracy after every so many rounds of the task",
+        "round, counted from buffers, and the accuracy after every so many rounds of the task; train_s_per_sample: "
+        "core time of a pass over a sample, the least of some short runs, by task and method",
+        "train_s_per_sample": {},
         "splits": [],
         "runs": [],
     }
@@ -43,33 +48,8 @@ def federated_document() -> dict[str, Any]:
 
 def run_planned(planned: Planned) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run one experiment on one thread; return its row of ``splits`` and of ``runs``."""
-    import torch
 
-    from wirebound.techniques.federated.client import LocalTraining
-    from wirebound.techniques.federated.simulation import Federation, run_federation
-    from wirebound.techniques.learning.data import data_set
-
-    task, method = TASKS[planned.task], METHODS[planned.method]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # sums then have one order, whatever the machine has
-    try:
-        run = run_federation(
-            data_set(task.data),
-            Federation(
-                model=task.model,
-                clients=task.clients,
-                per_round=task.per_round,
-                alpha=float(planned.alpha),
-                minimum=task.minimum,
-                rounds=task.rounds,
-                evaluate_every=task.evaluate_every,
-                local=LocalTraining(**{**task.local, **method.local}),
-                reduction=method.reduction,
-                seed=planned.seed,
-            ),
-        )
-    finally:
-        torch.set_num_threads(threads)
+    run = _run(planned, TASKS[planned.task].rounds)
     split = {
         "task": planned.task,
         "alpha": planned.alpha,
@@ -80,11 +60,52 @@ def run_planned(planned: Planned) -> tuple[dict[str, Any], dict[str, Any]]:
     row = dataclasses.asdict(planned) | {
         "uplink_bytes": run.uplink_bytes,
         "downlink_bytes": run.downlink_bytes,
-        "train_s_per_sample": float(f"{run.train_s_per_sample:.4g}"),
         "accuracy": [round(point.accuracy, 4) for point in run.points],
         "final_loss": round(run.points[-1].loss, 4),
     }
     return split, row
+
+
+def _run(planned: Planned, rounds: int) -> "FederatedRun":
+    import torch
+
+    from wirebound.techniques.federated.client import LocalTraining
+    from wirebound.techniques.federated.simulation import Federation, run_federation
+    from wirebound.techniques.learning.data import data_set
+
+    task, method = TASKS[planned.task], METHODS[planned.method]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # sums then have one order, whatever the machine has
+    try:
+        return run_federation(
+            data_set(task.data),
+            Federation(
+                model=task.model,
+                clients=task.clients,
+                per_round=task.per_round,
+                alpha=float(planned.alpha),
+                minimum=task.minimum,
+                rounds=rounds,
+                evaluate_every=task.evaluate_every,
+                local=LocalTraining(**{**task.local, **method.local}),
+                reduction=method.reduction,
+                seed=planned.seed,
+            ),
+        )
+    finally:
+        torch.set_num_threads(threads)
+
+
+def measure_training(plan: Sequence[Planned], repetitions: int = 3) -> dict[str, dict[str, float]]:
+    """Return the core time in seconds of a pass over a sample, by task and method: the least of some short runs.
+
+    Recorded runs share the machine with each other, so their own times are not used.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for planned in {(planned.task, planned.method): planned for planned in reversed(plan)}.values():
+        least = min(_run(planned, 2).train_s_per_sample for _ in range(repetitions))
+        found.setdefault(planned.task, {})[planned.method] = float(f"{least:.4g}")
+    return found
 
 
 def add_runs(
@@ -97,7 +118,7 @@ def add_runs(
 ) -> int:
     """Add the runs of `plan` that a document lacks, until `seconds` are over; return how many are still missing.
 
-    `tell` hears of each run when the document has it.
+    `tell` hears of each run when the document has it. Times of training are measured once, with nothing beside them.
 
     Raises `InputError` for a document of other settings, data or versions: its runs would not belong together.
     """
@@ -121,6 +142,8 @@ def add_runs(
             if deadline is not None and time.monotonic() > deadline:
                 for other in futures:
                     other.cancel()
+    if not document["train_s_per_sample"]:
+        document["train_s_per_sample"] = measure_training(plan)
     return len(set(plan) - {run_key(row) for row in document["runs"]})
 
 

@@ -58,8 +58,8 @@ class Point:
 class FederatedRun:
     """What a run gave. Bytes are of one client in one round, counted from buffers, the same for all.
 
-    `sizes` are the samples of each client, `sampled` the clients of each round. `train_s_per_sample` is what one pass
-    over one sample took on this machine.
+    `sizes` are the samples of each client, `sampled` the clients of each round. `train_s_per_sample` is the core time
+    that one pass over one sample took on this machine.
     """
 
     points: tuple[Point, ...]
@@ -89,9 +89,9 @@ def run_federation(data: DataSet, how: Federation, tell: Callable[[Point], None]
             inputs, targets = owners[client]
             assignment = exchange.hand_out(round_number, client)
             random = generator(how.seed, BATCHES, round_number, client)
-            started = time.perf_counter()
+            started = time.process_time()
             change = train_locally(assignment.model, inputs, targets, how.local, random, assignment.subspace)
-            seconds += time.perf_counter() - started
+            seconds += time.process_time() - started
             passes += how.local.epochs * len(inputs)
             upload = exchange.encode(assignment, change, len(inputs))
             sent.add((upload.payload.nbytes, assignment.download.nbytes))
