@@ -95,14 +95,16 @@ def test_slowing_must_be_outside_of_the_interval():
     assert judged.slows_convergence({"A": SLOW, "B": None}, 0.9).verdict == HOLDS
     finding = judged.slows_convergence({"A": SLOW, "B": SAME}, 0.9)
     assert finding.verdict == IN_PART
-    assert finding.evidence.endswith("Of B no slowing is shown.")
-    assert "2.00× (1.50–2.50)" in finding.evidence
+    assert finding.evidence.endswith("interval: A 2.00× (1.50–2.50). No slowing is shown of B 1.00× (0.90–1.10).")
     assert judged.slows_convergence({"B": SAME}, 0.9).verdict == FAILS
 
 
 def test_speed_flips_with_the_times():
     assert judged.speeds_training({"A": FAST}, "a link").verdict == HOLDS
-    assert judged.speeds_training({"A": FAST, "B": SAME}, "a link").verdict == IN_PART
+    finding = judged.speeds_training({"A": FAST, "B": SAME}, "a link")
+    assert finding.verdict == IN_PART
+    assert finding.evidence.startswith("1 of 2 are")
+    assert finding.evidence.endswith("gained by A: 3.00× (2.00–4.00). No gain is shown of B.")
     assert judged.speeds_training({"B": None}, "a link").verdict == FAILS
 
 

@@ -22,21 +22,28 @@ def _ratio(value: Interval | None) -> str:
     return f"{value.mean:.2f}× ({value.low:.2f}–{value.high:.2f})"
 
 
+def _each(values: Mapping[str, Interval | None]) -> str:
+    return _listing([f"{name} {_ratio(value)}" for name, value in values.items()])
+
+
 def slows_convergence(rounds: Mapping[str, Interval | None], target: float) -> Finding:
     """Judge "compression slows convergence": true of a reduction that needs more rounds in the whole interval.
 
     `rounds` maps each reduction to its rounds to the accuracy `target` ÷ those without reduction; None (never reached)
     counts as slower.
     """
-    slower = [name for name, value in rounds.items() if value is None or value.low > 1]
-    rest = [name for name in rounds if name not in slower]
-    evidence = f"Rounds to {100 * target:g} % ÷ those of FedAvg, with 95 % intervals: "
-    evidence += _listing([f"{name} {_ratio(value)}" for name, value in rounds.items()]) + "."
+    slower = {name: value for name, value in rounds.items() if value is None or value.low > 1}
+    evidence = "None needs more rounds than FedAvg in its whole 95 % interval."
+    if slower:
+        evidence = (
+            f"{len(slower)} of {len(rounds)} need more rounds to {100 * target:g} % than FedAvg in the whole 95 % "
+        )
+        evidence += f"interval: {_each(slower)}."
+    rest = {name: value for name, value in rounds.items() if name not in slower}
     if slower and rest:
-        evidence += f" Of {_listing(rest)} no slowing is shown."
-    return Finding(
-        "Compressing what clients send slows convergence.", _verdict([n in slower for n in rounds]), evidence
-    )
+        evidence += f" No slowing is shown of {_each(rest)}."
+    verdict = _verdict([name in slower for name in rounds])
+    return Finding("Compressing what clients send slows convergence.", verdict, evidence)
 
 
 def speeds_training(times: Mapping[str, Interval | None], link: str) -> Finding:
@@ -44,9 +51,16 @@ def speeds_training(times: Mapping[str, Interval | None], link: str) -> Finding:
 
     `times` maps each reduction to the predicted time to an accuracy without it ÷ with it; None counts as not faster.
     """
-    faster = [name for name, value in times.items() if value is not None and value.low > 1]
-    evidence = f"Predicted speed-up to the same accuracy with {link}: "
-    evidence += _listing([f"{name} {_ratio(value)}" for name, value in times.items()]) + "."
+    faster = {name: value for name, value in times.items() if value is not None and value.low > 1}
+    evidence = (
+        f"{len(faster)} of {len(times)} are predicted to reach the same accuracy sooner, in the whole 95 % interval."
+    )
+    if faster:
+        best = max(faster, key=lambda name: faster[name].mean)
+        evidence += f" The most is gained by {best}: {_ratio(faster[best])}."
+    rest = [name for name in times if name not in faster]
+    if faster and rest:
+        evidence += f" No gain is shown of {_listing(rest)}."
     return Finding(
         f"With {link}, compression makes federated training faster all the same.",
         _verdict([name in faster for name in times]),
@@ -73,7 +87,7 @@ def fewer_rounds(gains: Mapping[str, Interval | None], low: float, high: float) 
     return Finding(
         f"Averaging after local epochs needs {low:g}–{high:g}× fewer rounds than one gradient step per round.",
         _verdict([value is not None and low <= value.mean <= high for value in gains.values()]),
-        "Fewer rounds: " + _listing([f"{name} {_ratio(value)}" for name, value in gains.items()]) + ".",
+        "Fewer rounds: " + _each(gains) + ".",
     )
 
 

@@ -5,6 +5,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from wirebound.errors import InputError
@@ -12,6 +13,7 @@ from wirebound.study.federated_plan import METHODS, TASKS, Planned
 
 if TYPE_CHECKING:
     from wirebound.techniques.federated.simulation import FederatedRun
+    from wirebound.techniques.learning.data import DataSet
 
 FORMAT = "wirebound-federated"
 
@@ -22,9 +24,8 @@ def federated_document() -> dict[str, Any]:
     import torch
 
     from wirebound.profile.machine import machine_record
-    from wirebound.techniques.learning.data import data_set
 
-    loaded = {name: data_set(name) for name in sorted({task.data for task in TASKS.values()})}
+    loaded = {name: _data(name) for name in sorted({task.data for task in TASKS.values()})}
     return {
         "format": FORMAT,
         "version": 1,
@@ -71,14 +72,13 @@ def _run(planned: Planned, rounds: int) -> "FederatedRun":
 
     from wirebound.techniques.federated.client import LocalTraining
     from wirebound.techniques.federated.simulation import Federation, run_federation
-    from wirebound.techniques.learning.data import data_set
 
     task, method = TASKS[planned.task], METHODS[planned.method]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # sums then have one order, whatever the machine has
     try:
         return run_federation(
-            data_set(task.data),
+            _data(task.data),
             Federation(
                 model=task.model,
                 clients=task.clients,
@@ -94,6 +94,13 @@ def _run(planned: Planned, rounds: int) -> "FederatedRun":
         )
     finally:
         torch.set_num_threads(threads)
+
+
+@cache
+def _data(name: str) -> "DataSet":
+    from wirebound.techniques.learning.data import data_set
+
+    return data_set(name)
 
 
 def measure_training(plan: Sequence[Planned], repetitions: int = 3) -> dict[str, dict[str, float]]:
