@@ -83,7 +83,7 @@ def curves_of(document: Mapping[str, Any], task: str, alpha: str) -> dict[str, l
                 tuple(row["accuracy"]),
                 row["uplink_bytes"],
                 row["downlink_bytes"],
-                document["train_s_per_sample"][task][row["method"]],
+                document["train_s_per_sample"][task][_trains_like(document["methods"], row["method"])],
                 local["epochs"],
                 tuple(map(int, split["sizes"].split())),
                 tuple(tuple(map(int, clients.split())) for clients in split["sampled"]),
@@ -92,6 +92,13 @@ def curves_of(document: Mapping[str, Any], task: str, alpha: str) -> dict[str, l
     if not found:
         raise InputError(f"nothing is recorded of task {task!r} with α = {alpha}")
     return found
+
+
+def _trains_like(methods: Mapping[str, Any], name: str) -> str:
+    """The method whose training time is taken: FedAvg's where a client trains the same, and only encodes afterwards."""
+    method = methods[name]
+    trains_otherwise = any(part in method["reduction"] for part in ("dropout", "mask", "lowrank"))
+    return name if method["local"] or trains_otherwise else "fedavg"
 
 
 def rounds_to(curve: Curve, target: float) -> int | None:
