@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wirebound.study.federated_plan import METHODS, PLAN, TASKS
-from wirebound.study.federated_results import curves_of
+from wirebound.study.federated_results import curves_of, rounds_to, uplink_to
 from wirebound.study.federated_runs import federated_document, run_key, run_planned
 from wirebound.study.record_federated import main
 
@@ -59,6 +59,18 @@ def test_averaging_learns_and_clients_hold_all_samples(document):
             # accuracies are counts of test samples
             right = curve.accuracy[-1] * data["test"]
             assert right == pytest.approx(round(right), abs=0.05)
+
+
+def test_averaging_saves_rounds_and_one_bit_saves_bytes_with_every_seed(document):
+    for alpha in ("inf", "1", "0.1"):
+        curves = curves_of(document, "digits-mlp", alpha)
+        for single, epoch, epochs in zip(curves["fedsgd"], curves["fedavg"], curves["epochs-5"], strict=True):
+            assert single.seed == epoch.seed == epochs.seed
+            assert rounds_to(single, 0.9) > rounds_to(epoch, 0.9) > rounds_to(epochs, 0.9)
+    for task in TASKS:
+        curves = curves_of(document, task, "1")
+        for whole, coded in zip(curves["fedavg"], curves["quantize"], strict=True):
+            assert uplink_to(whole, 0.9) > 20 * uplink_to(coded, 0.9)
 
 
 def test_a_recorded_run_can_be_repeated(document):
