@@ -1,7 +1,8 @@
 """The experiments of the chapter on federated learning: tasks, methods, splits and seeds, as plain data.
 
-Learning rates were chosen on seed 1 with α = 1: FedAvg's from 0.05, 0.1 and 0.2 and FedSGD's from 0.2, 0.4 and 0.8.
-Every reduction has the rate of FedAvg, and seed 1 is not among the recorded ones.
+Learning rates of digits were chosen on seed 1 with α = 1, by the rounds to 90 %: FedAvg's from 0.05, 0.1 and 0.2, and
+FedSGD's from 0.2, 0.4 and 0.8. On MNIST 0.1 came as far as 0.2 in ten rounds, from a steadier start. Every reduction
+has the rate of FedAvg, and seed 1 is not among the recorded ones.
 """
 
 from dataclasses import dataclass, field
@@ -46,7 +47,7 @@ TASKS = {
 }
 
 METHODS = {
-    "fedsgd": FederatedMethod(local={"batch": None, "learning_rate": 0.8}),
+    "fedsgd": FederatedMethod(local={"batch": None, "learning_rate": 0.4}),
     "fedavg": FederatedMethod(),
     "epochs-5": FederatedMethod(local={"epochs": 5}),
     "fedprox-5": FederatedMethod(local={"epochs": 5, "proximal": 0.1}),
