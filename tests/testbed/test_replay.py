@@ -46,7 +46,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReplayRun, Path]:
     out = tmp_path_factory.mktemp("replay") / "run"
     rates = (100 * MBPS, 50 * MBPS)
     wishes = {"tier": default_tier(), "ranks": [2], "rates_Bps": rates, "methods": METHODS}
-    return run_replay(JOB, **wishes, out=out, steps=4, calibration_budget_s=2.0), out
+    return run_replay(JOB, **wishes, out=out, steps=4, calibration_rounds=3), out
 
 
 @needs_rates
@@ -73,8 +73,9 @@ def test_the_predictions_are_the_engines_from_one_calibration(done: tuple[Replay
         step = predict_case(JOB, measured.case, calibration)
         assert step.iteration_s == measured.predicted_s
     bsp = next(m for m in run.measured if m.case.method.name == "bsp-a2a" and m.case.rate_Bps == 50 * MBPS)
-    # A ring of two: two messages of latency, and each gradient once over the wire.
-    expected = JOB.compute_s + 2 * calibration.latency_s + JOB.size / (50 * MBPS * calibration.share)
+    # A ring of two: two steps, each of which carries half of the gradients.
+    step_s, m = JOB.size / 2 / (50 * MBPS * calibration.share), calibration.sharpness
+    expected = JOB.compute_s + 2 * (calibration.latency_s**m + step_s**m) ** (1 / m)
     assert bsp.predicted_s == pytest.approx(expected)
 
 
@@ -115,7 +116,7 @@ def test_the_most_urgent_partition_overtakes_with_servers_too():
     """The last tensor is needed first: its partition is sent before those of the first tensor that still wait."""
     job = Workload("two", 1, (Tensor("late", 400_000, 0.01), Tensor("soon", 40_000, 0.01)), forward_s=0.01)
     method = method_named("bytescheduler-ps", partition_bytes=40_000, credit_bytes=40_000, servers=1)
-    step = predict_case(job, Case(2, 20 * MBPS, method), Calibration(2, 20 * MBPS, 1e-4, 1.0, (), 0.0))
+    step = predict_case(job, Case(2, 20 * MBPS, method), Calibration(2, 20 * MBPS, 1e-4, 1.0, servers=1))
     planned = planned_messages(job, method)
     with open_network(default_tier(), 3, rate_Bps=20 * MBPS) as network, gloo_ranks(network) as ranks:
         order = replay_order(job, method, planned, 3, network.folder)
@@ -187,7 +188,7 @@ def test_scaled_in_size_and_rate_together_a_step_takes_as_long():
     small = scaled_workload(JOB, 0.01)
     assert small.size == JOB.size // 100
     assert small.compute_s == JOB.compute_s
-    calibration = Calibration(4, MBPS, 0.0, 1.0, (), 0.0)
+    calibration = Calibration(4, MBPS, 0.0, 1.0)
     for method in METHODS:
         fast = predict_case(JOB, Case(4, 1000 * MBPS, method), calibration)
         slow = predict_case(small, Case(4, 10 * MBPS, scaled_method(method, 0.01)), calibration)
