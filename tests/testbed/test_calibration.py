@@ -38,8 +38,30 @@ def _push_and_pull_s(size: float, workers: int, servers: int, packet: float, lat
 @pytest.mark.parametrize("size", [500.0, 20_000.0, 90_000.0, 150_000.0, 1_000_000.0, 3_000_000.0])
 def test_servers_cost_what_packets_that_depart_one_by_one_cost(size: float, packet: float):
     latency_s = 1e-6  # where the processes take next to nothing, it does not matter how far the two overlap
-    cost = Calibration(4, RATE, latency_s, 1.0, sharpness=8.0, burst_bytes=packet, servers=4).cost(RATE)
+    cost = Calibration(4, RATE, latency_s, 1.0, sharpness=8.0, burst_bytes=packet, whole_bursts=True, servers=4).cost(
+        RATE
+    )
     assert cost(size) == pytest.approx(_push_and_pull_s(size, 4, 4, packet, latency_s), rel=0.02, abs=5e-6)
+
+
+def _bucket_s(size: float, burst: float, latency_s: float) -> float:
+    """The same through buckets of `burst` bytes that fill at the rate of the connection, here the whole link's."""
+    now, tokens, seen = 0.0, [burst, burst], [0.0, 0.0]
+    half_s = 0.0
+    for message in range(4000):
+        half_s = now if message == 2000 else half_s  # the full buckets of the beginning are empty by then
+        for way in (0, 1):
+            held = min(burst, tokens[way] + (now - seen[way]) * RATE)
+            wait_s = max(0.0, size - held) / RATE
+            seen[way], tokens[way] = now + wait_s, max(0.0, held - size)
+            now += wait_s + latency_s
+    return (now - half_s) / 2000
+
+
+@pytest.mark.parametrize("size", [500.0, 20_000.0, 90_000.0, 150_000.0, 1_000_000.0])
+def test_servers_cost_what_buckets_of_tokens_let_through(size: float):
+    cost = Calibration(1, RATE, 1e-6, 1.0, sharpness=8.0, burst_bytes=65536.0, servers=1).cost(RATE)
+    assert cost(size) == pytest.approx(_bucket_s(size, 65536.0, 1e-6), rel=0.02, abs=5e-6)
 
 
 def test_additive_stages_are_the_alpha_beta_model_of_the_engine():
@@ -56,7 +78,7 @@ def test_additive_stages_are_the_alpha_beta_model_of_the_engine():
 
 @pytest.mark.parametrize("servers", [0, 3])
 def test_the_fit_finds_what_made_the_times_and_other_rates_follow(servers: int):
-    true = Calibration(3, RATE, 3e-4, 0.95, 1.6, 1448 * 2 ** (44 / 8) if servers else 0.0, servers)
+    true = Calibration(3, RATE, 3e-4, 0.95, 1.6, 65536.0 if servers else 0.0, bool(servers), servers)
     times = true.cost(RATE)
     fitted = fit_trains([Train(size, 2, (times(size),) * 3) for size in SIZES], 3, RATE, servers=servers)
     assert fitted.worst_residual < 0.02
@@ -75,7 +97,7 @@ def test_a_burst_is_not_taken_for_a_faster_link():
 
 def test_a_cost_is_not_negative_and_grows():
     for servers in (0, 4):
-        cost = Calibration(4, RATE, 1e-4, 0.97, 1.5, 65536.0, servers).cost(RATE)
+        cost = Calibration(4, RATE, 1e-4, 0.97, 1.5, 65536.0, True, servers).cost(RATE)
         costs = [cost(float(size)) for size in range(0, 2_000_000, 10_000)]
         assert costs[0] == pytest.approx((2 if servers else 6) * 1e-4)
         assert all(math.isfinite(seconds) for seconds in costs)

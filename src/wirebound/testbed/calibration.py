@@ -4,11 +4,13 @@ A message takes n stages: 2(P−1) steps round a ring of P ranks, or a push and 
 α seconds while the pacer, which has let the last packets pass, makes the connection rest for the w seconds that its
 bytes take; the two overlap in part. So a stage takes (α^m + w^m)^(1/m): α + w for m = 1, the longer for large m.
 
-A pacer lets up to `burst_bytes` of a connection pass at once and then makes it rest. In a ring every step waits for the
-rest of the one before. With servers the way back begins as soon as the bytes are there, so that a message of one burst
-per connection costs the way there only: the two directions rest side by side.
+A shaper lets up to `burst_bytes` of a connection pass at once and then makes it rest. In a ring every step waits for
+the rest of the one before. With servers the way back begins as soon as the bytes are there, so that a message of one
+burst per connection costs the way there only: the two directions rest side by side. Longer messages pass burst by
+burst where the kernel paces whole packets, or evenly after the first where a bucket of tokens fills; the fit finds out.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,8 +35,8 @@ class Calibration:
     """What one rate's times tell of the links between `ranks` workers, and `servers` where there are any.
 
     `latency_s` is α in seconds, `share` the part of the nominal rate that messages reach, `sharpness` m, and
-    `burst_bytes` is 0 in a ring. `sizes` are in bytes, `median_s` their times in seconds, `worst_residual` how far the
-    worst of them is from the fit.
+    `burst_bytes` is 0 in a ring; with `whole_bursts` they pass one by one. `sizes` are in bytes, `median_s` their times
+    in seconds, `worst_residual` how far the worst of them is from the fit.
     """
 
     ranks: int
@@ -43,6 +45,7 @@ class Calibration:
     share: float
     sharpness: float = 1.0
     burst_bytes: float = 0.0
+    whole_bursts: bool = False
     servers: int = 0
     sizes: tuple[int, ...] = ()
     median_s: tuple[float, ...] = ()
@@ -55,9 +58,8 @@ class Calibration:
     def cost(self, rate_Bps: float) -> Cost:
         """Return the function from a message's bytes to its seconds, between messages that follow each other."""
         bandwidth = rate_Bps * self.share
-        parameters = self.latency_s, self.sharpness, self.burst_bytes
         if self.servers:
-            return lambda size: _served_s(size, self.ranks, self.servers, bandwidth, *parameters)
+            return lambda size: _served_s(self, size, bandwidth)
         return lambda size: _ring_s(size, self.ranks, bandwidth, self.latency_s, self.sharpness)
 
 
@@ -78,33 +80,32 @@ def calibrate(
 def fit_trains(trains: Sequence[Train], ranks: int, rate_Bps: float, *, servers: int = 0) -> Calibration:
     """Fit α, the share of the rate, m and, with servers, the burst to trains between `ranks` workers.
 
-    Least squares of the logarithms of the medians. A share above 1 would be the burst of an idle link taken for its
-    rate, so that it ends there.
+    Least squares, softened, of the logarithms of the medians. A share above 1 would be the burst of an idle link taken
+    for its rate, so that it ends there.
     """
     from scipy.optimize import least_squares
 
     sizes, measured = [train.size for train in trains], [train.median_s for train in trains]
     stages = 2 if servers else 2 * (ranks - 1)
 
-    def calibration(parameters: Any, burst: float) -> Calibration:
+    def calibration(parameters: Any, burst: float, whole: bool) -> Calibration:
         latency_s, share, sharpness = math.exp(parameters[0]), float(parameters[1]), float(parameters[2])
-        return Calibration(ranks, rate_Bps, latency_s, share, sharpness, burst, servers, tuple(sizes), tuple(measured))
+        explained = latency_s, share, sharpness, burst, whole
+        return Calibration(ranks, rate_Bps, *explained, servers, tuple(sizes), tuple(measured))
 
-    def residuals(parameters: Any, burst: float) -> list[float]:
-        cost = calibration(parameters, burst).cost(rate_Bps)
+    def residuals(parameters: Any, burst: float, whole: bool) -> list[float]:
+        cost = calibration(parameters, burst, whole).cost(rate_Bps)
         return [math.log(cost(size) / seconds) for size, seconds in zip(sizes, measured, strict=True)]
 
-    start = [math.log(min(measured) / stages), 0.98, 1.5]
+    start, bounds = [math.log(min(measured) / stages), 0.98, 1.5], ([-16.0, 0.5, 1.0], [0.0, 1.0, 8.0])
     fits = []
-    for burst in _BURSTS_BYTES if servers else (0.0,):
-        fit = least_squares(
-            residuals, start, args=(burst,), bounds=([-16.0, 0.5, 1.0], [0.0, 1.0, 8.0]), loss="soft_l1", f_scale=0.05
-        )
-        fits.append((float(fit.cost), burst, fit.x))
-    _, burst, best = min(fits, key=lambda fitted: fitted[0])
-    worst = max(abs(math.expm1(residual)) for residual in residuals(best, burst))
-    fitted = calibration(best, burst)
-    return replace(fitted, worst_residual=worst)
+    for shape in itertools.product(_BURSTS_BYTES, (True, False)) if servers else [(0.0, False)]:
+        # Not the squares of the worst ones: sizes just above a whole burst take far longer than others.
+        fit = least_squares(residuals, start, args=shape, bounds=bounds, loss="soft_l1", f_scale=0.05)
+        fits.append((float(fit.cost), shape, fit.x))
+    _, shape, best = min(fits, key=lambda fitted: fitted[0])
+    worst = max(abs(math.expm1(residual)) for residual in residuals(best, *shape))
+    return replace(calibration(best, *shape), worst_residual=worst)
 
 
 def _stage_s(latency_s: float, wire_s: float, sharpness: float) -> float:
@@ -117,12 +118,11 @@ def _ring_s(size: float, ranks: int, bandwidth: float, latency_s: float, sharpne
     return 2 * (ranks - 1) * _stage_s(latency_s, size / (ranks * bandwidth), sharpness)
 
 
-def _served_s(
-    size: float, workers: int, servers: int, bandwidth: float, latency_s: float, sharpness: float, burst: float
-) -> float:
+def _served_s(calibration: Calibration, size: float, bandwidth: float) -> float:
     # A connection has its share of the busier of the two links, a worker's or a server's.
-    share, rate = size / servers, bandwidth / max(workers, servers)
-    rest_s = share / rate
-    # The last packet arrives when it departs: after those before it have rested.
-    one_way_s = burst * (math.ceil(share / burst) - 1) / rate if burst > 0 else rest_s
-    return _stage_s(2 * latency_s, max(rest_s, 2 * one_way_s), sharpness)
+    share, rate = size / calibration.servers, bandwidth / max(calibration.ranks, calibration.servers)
+    burst = calibration.burst_bytes
+    # The last of whole bursts arrives when it departs: when those before it have rested.
+    whole = burst > 0 and calibration.whole_bursts
+    ahead = burst * (math.ceil(share / burst) - 1) if whole else share - burst
+    return _stage_s(2 * calibration.latency_s, max(share, 2 * ahead) / rate, calibration.sharpness)

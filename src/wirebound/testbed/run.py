@@ -21,7 +21,7 @@ from wirebound.testbed.speed import set_rate
 from wirebound.testbed.tiers import network_of, open_network
 
 PREDICTIONS, RESULTS = "predictions.json", "results.json"
-_WARM_UP = 2
+_WARM_UP = 1
 
 Tell = Callable[[str], None]
 

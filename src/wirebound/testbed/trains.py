@@ -9,7 +9,7 @@ from wirebound.profile.spread import median
 from wirebound.testbed.ranks import GlooRanks
 
 #: So many messages make up a train: one alone would enjoy the burst that an idle link lets pass at once.
-_FEWEST, _MOST = 2, 16
+_FEWEST, _MOST = 2, 40
 #: Trains of small messages move about as much as this.
 _TRAIN_BYTES = 2**18
 #: Links are idle for so long between trains, and each message may take so much longer than its bytes do.
