@@ -97,14 +97,14 @@ def run_replay(
     For each number of ranks the network is calibrated at one rate, `calibration_rate_Bps` (the middle one of
     `rates_Bps` unless given), in `calibration_rounds` rounds; where there are servers, with these once more. From it
     the engine predicts all cases, and ``predictions.json`` in the folder `out` is written and hashed, before the
-    processes of the replay are started.
-    ``results.json`` has the hash and what was measured.
-    `workload` and `methods` are taken as they are: see `scaling` to make them fit the rates.
+    processes of the replay are started. ``results.json`` has the hash and what was measured, case by case in the same
+    order. `workload` and `methods` are taken as they are: see `scaling` to make them fit the rates.
 
     Raises `InputError` for what cannot be replayed or a folder that holds something, `WireboundError` when a process
     fails.
     """
-    cases = [Case(count, rate, method) for count in ranks for rate in rates_Bps for method in methods]
+    wanted = [Case(count, rate, method) for count in ranks for rate in rates_Bps for method in methods]
+    cases = list(dict.fromkeys(wanted))  # each once
     _check(cases, steps, out)
     for case in cases:
         network_of(tier, case.ranks + case.servers, rate_Bps=case.rate_Bps)  # raises what cannot be
@@ -121,7 +121,7 @@ def run_replay(
     write_json(out / PREDICTIONS, _predictions(workload, tier, calibrations, cases, steps_predicted))
     sha256 = hashlib.sha256((out / PREDICTIONS).read_bytes()).hexdigest()
     predicted_unix_s = (out / PREDICTIONS).stat().st_mtime
-    measured: list[Measured] = []
+    measured_by_case: dict[Case, Measured] = {}
     networks, started = [], []
     for count, servers in groups:
         with open_network(tier, count + servers) as network, gloo_ranks(network) as group:
@@ -129,8 +129,10 @@ def run_replay(
             for case, step in zip(cases, steps_predicted, strict=True):
                 if (case.ranks, case.servers) == (count, servers):
                     tell(f"{count} ranks, {case.rate_Bps * 8e-6:g} Mbit/s, {case.method.name}")
-                    measured.append(_measure(group, workload, case, step, calibrations[count, servers], steps))
+                    calibration = calibrations[count, servers]
+                    measured_by_case[case] = _measure(group, workload, case, step, calibration, steps)
             networks.append(group.record() | {"rate_Bps": None, "burst_bytes": None})
+    measured = [measured_by_case[case] for case in cases]
     errors = [abs(case.error) for case in measured]
     median_error, p90_error, mean_error = median(errors), _percentile_90(errors), sum(errors) / len(errors)
     right, pairs = _pairs(measured)
