@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from wirebound.errors import InputError
 from wirebound.model import Cluster, Link, Tensor, Workload, method_named
 from wirebound.simulate.step import simulate_step
 from wirebound.testbed.calibration import Calibration, fit_trains
@@ -102,3 +103,9 @@ def test_a_cost_is_not_negative_and_grows():
         assert costs[0] == pytest.approx((2 if servers else 6) * 1e-4)
         assert all(math.isfinite(seconds) for seconds in costs)
         assert costs == sorted(costs)
+
+
+def test_a_cost_of_ones_own_does_not_price_stages():
+    workload = Workload("one", 1, (Tensor("a", 400_000, 0.01),), forward_s=0.01)
+    with pytest.raises(InputError, match="p3 has stages"):
+        simulate_step(workload, Cluster(2, Link(RATE)), method_named("p3"), cost=lambda size: 0.0)

@@ -29,6 +29,7 @@ _REPLAYED = (
 )
 _QUICK_RATES, _FULL_RATES = "100 Mbps,500 Mbps", "50 Mbps,100 Mbps,200 Mbps,500 Mbps,1 Gbps"
 _QUICK_STEPS, _FULL_STEPS = 3, 6
+_QUICK_ROUNDS, _FULL_ROUNDS = 3, 5  # of the calibration
 _DEFAULT_BYTES = 2e6
 
 _Item = TypeVar("_Item")
@@ -164,6 +165,7 @@ def run(
         methods=wanted,
         out=out,
         steps=_FULL_STEPS if full else _QUICK_STEPS,
+        calibration_rounds=_FULL_ROUNDS if full else _QUICK_ROUNDS,
         tell=note,
     )
     if json_output:

@@ -8,6 +8,10 @@ A shaper lets up to `burst_bytes` of a connection pass at once and then makes it
 the rest of the one before. With servers the way back begins as soon as the bytes are there, so that a message of one
 burst per connection costs the way there only: the two directions rest side by side. Longer messages pass burst by
 burst where the kernel paces whole packets, or evenly after the first where a bucket of tokens fills; the fit finds out.
+
+Not in it is what a message leaves to the next one: gloo's receiver says that it is ready on the connection on which it
+has just sent, behind the rest that the pacer makes it take. With servers a small message after a large one so takes up
+to half of the large one's time, and many small tensors between large ones take longer than predicted.
 """
 
 import itertools
