@@ -48,10 +48,7 @@ def pace(order: Order) -> int:
 
 
 def time_allreduces(group: Any, rank: int, order: Order) -> Order:
-    """Time all-reduces of `sizes` bytes, `repetitions` rounds in random order, each after a barrier.
-
-    `in_a_row` says for each size how many are timed together.
-    """
+    """Time all-reduces of `sizes` bytes, `repetitions` rounds in random order, each after a barrier."""
     import torch
 
     buffers = {size: torch.ones(size // 4) for size in order["sizes"]}
@@ -78,8 +75,7 @@ def time_allreduces(group: Any, rank: int, order: Order) -> Order:
         for size in shuffle.sample(sizes, len(sizes)):
             group.barrier().wait()
             start = time.perf_counter()
-            for _ in range(order["in_a_row"][str(size)]):
-                group.allreduce([buffers[size]]).wait()
+            group.allreduce([buffers[size]]).wait()
             times[size].append((start, time.perf_counter()))
     return {"paced_connections": paced, "times": times}
 
