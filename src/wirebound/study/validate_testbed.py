@@ -1,7 +1,6 @@
 """Recorded runs of the testbed: predicted and hashed before they were measured, then compared."""
 
 import hashlib
-import itertools
 import json
 import math
 from pathlib import Path
@@ -17,12 +16,11 @@ from wirebound.fit.communication import ROBUST_SCALE
 from wirebound.fit.prediction_interval import conformal_factor
 from wirebound.model.library import data_folder
 from wirebound.study.errors_in_percent import ape, error_summary
+from wirebound.testbed.ordering import pairs_in_order
 from wirebound.units import BYTES_PER_S_PER_MBPS
 
 Array = NDArray[np.float64]
 
-#: Two methods whose measured steps differ by less than this share are no test of their order.
-_TIE = 0.1
 #: Bytes of the messages of a calibration that does not tell them.
 _SIZES_UNTOLD = (1024, 4096, 16384, 65536, 262144, 524288, 1048576, 2097152)
 #: Columns that say under which conditions a method was measured.
@@ -85,14 +83,11 @@ def recorded_cases(folder: Path | None = None) -> pd.DataFrame:
     return table
 
 
-def order_of_pairs(cases: pd.DataFrame) -> list[bool]:
-    """Return for each pair of methods of one setting, over a tenth apart, whether the faster one was predicted."""
-    return [
-        (one.predicted_s < other.predicted_s) == (one.measured_s < other.measured_s)
-        for _, group in cases.groupby(SETTING, dropna=False)
-        for one, other in itertools.combinations(group.itertuples(), 2)
-        if max(one.measured_s, other.measured_s) > (1 + _TIE) * min(one.measured_s, other.measured_s)
-    ]
+def order_of_pairs(cases: pd.DataFrame) -> tuple[int, int]:
+    """Return of how many pairs of methods of one setting the faster one was predicted, and how many pairs there are."""
+    groups = [group for _, group in cases.groupby(SETTING, dropna=False)]
+    counts = [pairs_in_order(list(group["predicted_s"]), list(group["measured_s"])) for group in groups]
+    return sum(right for right, _ in counts), sum(pairs for _, pairs in counts)
 
 
 def intervals_of_replays(level: float, folder: Path | None = None) -> pd.DataFrame:
@@ -158,13 +153,13 @@ def testbed_summary() -> dict[str, Any]:
     cases = recorded_cases()
     cases = cases[cases["held_out"]]
     summary = error_summary(cases["ape"])
-    pairs = order_of_pairs(cases)
+    right, pairs = order_of_pairs(cases)
     return summary | {
         "held_out": summary["points"],
         "by_kind": {kind: error_summary(part["ape"]) for kind, part in cases.groupby("kind")},
         "by_method": {method: error_summary(part["ape"]) for method, part in cases.groupby("method")},
-        "pairs": len(pairs),
-        "pairs_in_order_percent": 100 * sum(pairs) / len(pairs) if pairs else None,
+        "pairs": pairs,
+        "pairs_in_order_percent": 100 * right / pairs if pairs else None,
     }
 
 
