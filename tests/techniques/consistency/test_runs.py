@@ -146,7 +146,7 @@ def test_curves_begin_with_the_start_and_learn(outcomes):
     for name in ("bsp", "ssp", "asp", "local-sgd", "gossip"):
         outcome = outcomes[name]
         curve = outcome.curve
-        assert [point.updates for point in curve][0] == 0
+        assert curve[0].updates == 0
         assert curve[-1].updates == outcome.plan.updates
         assert all(a.seconds <= b.seconds for a, b in itertools.pairwise(curve))
         assert curve[-1].seconds <= outcome.seconds

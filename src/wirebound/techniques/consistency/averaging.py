@@ -37,7 +37,7 @@ def train_by_averaging(plan: Plan, learner: Learner, group: Group, worker: int) 
             exchanges += 1
         steps.append(Step(worker, number, version, planned_s, start_s, computed_s, clock()))
         if number + 1 >= len(snapshots) * plan.steps / plan.snapshots:
-            snapshots.append((number + 1, clock(), learner.values.clone()))
+            snapshots.append((number + 1, steps[-1].end_s, learner.values.clone()))
     return steps, snapshots
 
 
