@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from statistics import median
+from statistics import fmean
 
 from wirebound.model.compute_time import ComputeTime
 from wirebound.simulate.consistency import trace
@@ -56,25 +56,30 @@ def plan_of(spec: str, compute: ComputeTime, **fields: object) -> Plan:
 
 
 def calibration(plan: Plan, steps: int) -> Plan:
-    """Return a run from which `costs_of` learns what exchanges cost: no straggler, another seed."""
-    protocol, parameter = (plan.protocol, plan.parameter) if plan.protocol != "ssp" else ("asp", None)
-    period = parameter or 1
+    """Return a run from which `costs_of` learns what exchanges cost: no straggler, another seed.
+
+    SSP's are those of ASP, and local SGD exchanges after every step here.
+    """
+    protocol, parameter = {"ssp": ("asp", None), "local-sgd": ("local-sgd", 1)}.get(
+        plan.protocol, (plan.protocol, plan.parameter)
+    )
     return replace(
         plan,
         protocol=protocol,
         parameter=parameter,
         compute=replace(plan.compute, factors=()),
         seed=plan.seed + CALIBRATION_SEED,
-        steps=-(-steps // period) * period,
-        server_s=0.0,
+        steps=steps,
         snapshots=1,
     )
 
 
 def costs_of(outcome: Outcome) -> Costs:
-    """Return the median seconds from when the last worker of an exchange had computed to its end, and of an update.
+    """Return the mean seconds from when the last worker of an exchange had computed to its end, and of an update.
 
-    Under ASP an exchange has one worker; under BSP and local SGD all take part, under gossip the neighbours.
+    Under ASP an exchange has one worker, and the time in the server's queue does not count; under BSP and local SGD
+    all take part, under gossip the neighbours. Each worker's first step is left out. Means, since times add up: now and
+    then a process waits for a core, and that is part of what an exchange costs.
     """
     plan = outcome.plan
     computed_s = {(step.worker, step.clock): step.computed_s for step in outcome.steps}
@@ -82,13 +87,17 @@ def costs_of(outcome: Outcome) -> Costs:
     heard = {"asp": ((),) * plan.workers, "ssp": ((),) * plan.workers, "gossip": plan.neighbours}.get(
         plan.protocol, everybody
     )
-    taken_s = [
-        step.end_s - max(computed_s[peer, step.clock] for peer in (step.worker, *heard[step.worker]))
+    one_by_one = [] if plan.protocol == "bsp" else [one for one in outcome.applied if one.clock > 0]
+    queued_s = {(one.worker, one.clock): one.taken_s - one.come_s for one in one_by_one}
+    lone_s = [
+        step.end_s
+        - max(computed_s[peer, step.clock] for peer in (step.worker, *heard[step.worker]))
+        - queued_s.get((step.worker, step.clock), 0.0)
         for step in outcome.steps
-        if exchanges(plan, step)
+        if exchanges(plan, step) and step.clock > 0
     ]
-    busy_s = [one.applied_s - one.taken_s for one in outcome.applied] if plan.protocol != "bsp" else []
-    return Costs(median(taken_s), median(busy_s) if busy_s else 0.0)
+    busy_s = [one.free_s - one.taken_s for one in one_by_one]
+    return Costs(fmean(lone_s), fmean(busy_s) if busy_s else 0.0)
 
 
 def exchanges(plan: Plan, step: Step) -> bool:
@@ -98,9 +107,10 @@ def exchanges(plan: Plan, step: Step) -> bool:
 
 def predicted(plan: Plan, spec: str, costs: Costs) -> Behaviour:
     """Simulate the very run: the planned compute times of its seed, from its start, for as many updates."""
-    exchange_s = costs.exchange_s + plan.server_s
-    server_s = costs.server_s + plan.server_s if plan.protocol in ("ssp", "asp") else 0.0
-    run = trace(plan.workers, plan.compute, exchange_s, consistency_named(spec), seed=plan.seed, server_s=server_s)
+    server_s = costs.server_s if plan.protocol in ("ssp", "asp") else 0.0
+    run = trace(
+        plan.workers, plan.compute, costs.exchange_s, consistency_named(spec), seed=plan.seed, server_s=server_s
+    )
     updates = list(islice(run, plan.updates))
     ends = {update.worker: update.end_s for update in updates}
     return Behaviour(
@@ -112,9 +122,10 @@ def predicted(plan: Plan, spec: str, costs: Costs) -> Behaviour:
 
 def measured(outcome: Outcome, costs: Costs) -> Behaviour:
     """Return what the processes told: a step waited for what its exchange took longer than a lone one."""
-    alone_s = costs.exchange_s + outcome.plan.server_s
     waited_s = math.fsum(
-        max(0.0, step.end_s - step.computed_s - alone_s) for step in outcome.steps if exchanges(outcome.plan, step)
+        max(0.0, step.end_s - step.computed_s - costs.exchange_s)
+        for step in outcome.steps
+        if exchanges(outcome.plan, step)
     )
     ends = {step.worker: step.end_s for step in outcome.steps}
     return Behaviour(

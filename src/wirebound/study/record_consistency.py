@@ -12,7 +12,6 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +66,6 @@ def record_part(
 
 def _speed(scale: float, tell: Callable[[str], None]) -> dict[str, Any]:
     """Calibrate, predict everything, and only then run."""
-    from wirebound.techniques.consistency.run import run_plans
-
     calibrated: list[dict[str, Any]] = []
     cases: list[dict[str, Any]] = []
     for workers in WORKER_COUNTS:
@@ -81,12 +78,22 @@ def _speed(scale: float, tell: Callable[[str], None]) -> dict[str, Any]:
         }
         for spec in ("ssp:3", "asp"):
             plans[spec, 1.0, BUSY_SERVER_S] = _plan("digits", spec, 1.0, server_s=BUSY_SERVER_S, **settings)
-        alone = [calibration(plans[spec, 1.0, 0.0], 40) for spec in PROTOCOLS]
-        costs = dict(zip(PROTOCOLS, map(costs_of, run_plans(alone)), strict=True))
-        calibrated += [{"workers": workers, "protocol": spec, **asdict(cost)} for spec, cost in costs.items()]
-        foretold = {key: predicted(plan, key[0], costs[key[0]]) for key, plan in plans.items()}
-        for (spec, straggler, server_s), outcome in zip(plans, run_plans(list(plans.values())), strict=True):
-            went = measured(outcome, costs[spec])
+        settled = {key: plan for key, plan in plans.items() if key[1] == 1.0}
+        alone = _run_all([calibration(plan, 40) for plan in settled.values()])
+        costs = {(spec, server_s): costs_of(one) for (spec, _, server_s), one in zip(settled, alone, strict=True)}
+        calibrated += [
+            {
+                "workers": workers,
+                "protocol": spec,
+                "server_s": server_s,
+                "exchange_s": cost.exchange_s,
+                "busy_s": cost.server_s,
+            }
+            for (spec, server_s), cost in costs.items()
+        ]
+        foretold = {key: predicted(plan, key[0], costs[key[0], key[2]]) for key, plan in plans.items()}
+        for (spec, straggler, server_s), outcome in zip(plans, _run_all(list(plans.values())), strict=True):
+            went = measured(outcome, costs[spec, server_s])
             cases.append(
                 {
                     "protocol": spec,
@@ -103,6 +110,14 @@ def _speed(scale: float, tell: Callable[[str], None]) -> dict[str, Any]:
                 }
             )
     return {"calibration": calibrated, "cases": cases}
+
+
+def _run_all(plans: Sequence[Plan]) -> list[Outcome]:
+    """Run plans in processes that get a core as soon as a message comes, where the system allows it."""
+    from wirebound.techniques.consistency.run import run_plans
+    from wirebound.testbed.scheduling import run_promptly
+
+    return run_plans(plans, on_started=run_promptly)
 
 
 def _plan(task: str, spec: str, straggler: float, *, seed: int, scale: float, **changes: Any) -> Plan:
@@ -127,12 +142,10 @@ def _overrun(outcome: Outcome) -> float:
 
 
 def _rates(task: str, scale: float, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    from wirebound.techniques.consistency.run import run_plans
-
     tell(f"learning rates on {task}")
     cases = [(spec, 1.0, rate) for spec in PROTOCOLS for rate in RATES]
     plans = [_plan(task, spec, 1.0, seed=0, scale=scale, learning_rate=rate) for spec, _, rate in cases]
-    return [_run(*case, outcome) for case, outcome in zip(cases, run_plans(plans), strict=True)]
+    return [_run(*case, outcome) for case, outcome in zip(cases, _run_all(plans), strict=True)]
 
 
 def best_rates(document: dict[str, Any]) -> dict[tuple[str, str], float]:
@@ -148,8 +161,6 @@ def best_rates(document: dict[str, Any]) -> dict[tuple[str, str], float]:
 def _accuracy(
     part: str, rates: dict[tuple[str, str], float], scale: float, tell: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    from wirebound.techniques.consistency.run import run_plans
-
     task = "digits" if part == "skew" else part
     stragglers: tuple[float, ...] = (1.0, 3.0)
     specs: tuple[str, ...] = PROTOCOLS
@@ -163,7 +174,7 @@ def _accuracy(
         _plan(task, spec, straggler, seed=seed, scale=scale, learning_rate=rate, skewed=part == "skew")
         for spec, straggler, rate, seed in cases
     ]
-    return [_run(*case[:3], outcome) for case, outcome in zip(cases, run_plans(plans), strict=True)]
+    return [_run(*case[:3], outcome) for case, outcome in zip(cases, _run_all(plans), strict=True)]
 
 
 def _run(spec: str, straggler: float, rate: float, outcome: Outcome) -> dict[str, Any]:
@@ -189,7 +200,7 @@ def _run(spec: str, straggler: float, rate: float, outcome: Outcome) -> dict[str
 
 def costs_from(row: dict[str, Any]) -> Costs:
     """Return the costs that a row of the calibration holds."""
-    return Costs(row["exchange_s"], row["server_s"])
+    return Costs(row["exchange_s"], row["busy_s"])
 
 
 def record(

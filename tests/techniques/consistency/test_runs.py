@@ -119,8 +119,9 @@ def test_nobody_waits_for_the_straggler_under_asp_only(outcomes):
 def test_a_busy_server_applies_no_more_than_it_can(outcomes):
     outcome = outcomes["busy server"]
     taken = [one.taken_s for one in outcome.applied]
-    assert all(one.applied_s - one.taken_s >= outcome.plan.server_s for one in outcome.applied)
+    assert all(one.free_s - one.taken_s >= outcome.plan.server_s for one in outcome.applied)
     assert min(b - a for a, b in itertools.pairwise(taken)) >= outcome.plan.server_s
+    assert all(one.come_s <= one.taken_s for one in outcome.applied)
 
 
 def test_gossip_keeps_the_mean_and_brings_models_together(outcomes):

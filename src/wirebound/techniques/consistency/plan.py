@@ -128,15 +128,17 @@ class Applied(NamedTuple):
     """One gradient on the server, in the order of application.
 
     `staleness` counts the updates applied between its read and its application, `ahead` how many clocks its worker was
-    ahead of the slowest when it read. Taken up at `taken_s`, it was applied by `applied_s`.
+    ahead of the slowest when it read. It came at `come_s` and was taken up at `taken_s`; at `free_s` it was applied,
+    whoever might go on had an answer, and the server took the next.
     """
 
     worker: int
     clock: int
     staleness: int
     ahead: int
+    come_s: float
     taken_s: float
-    applied_s: float
+    free_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,18 @@ from wirebound.techniques.learning.data import DataSet, data_set
 from wirebound.techniques.learning.models import learning_model
 
 
-def run_plans(plans: Sequence[Plan], *, time_limit_s: float = 600.0, timeout_s: float = 120.0) -> list[Outcome]:
+def run_plans(
+    plans: Sequence[Plan],
+    *,
+    time_limit_s: float = 600.0,
+    timeout_s: float = 120.0,
+    on_started: Callable[[int], object] = lambda pid: None,
+) -> list[Outcome]:
     """Run plans with equally many workers one after the other on this machine, and return what they told.
 
-    The processes start once for all plans. Raises `InputError` for plans with different numbers of workers or with
-    data or models that do not exist, `WireboundError` with one line when a process fails or `time_limit_s` passes;
-    however it ends, no process is left behind.
+    The processes start once for all plans; `on_started` is called with the id of each. Raises `InputError` for plans
+    with different numbers of workers or with data or models that do not exist, `WireboundError` with one line when a
+    process fails or `time_limit_s` passes; however it ends, no process is left behind.
     """
     if not plans:
         return []
@@ -37,6 +43,8 @@ def run_plans(plans: Sequence[Plan], *, time_limit_s: float = 600.0, timeout_s: 
         folder = Path(name)
         commands = prepare(plans, sets, folder, timeout_s=timeout_s)
         with started_processes(commands, folder) as started:
+            for one in started:
+                on_started(one.process.pid)
             wait_for(started, time_limit_s)
         return [_outcome(plan, sets[plan.data], folder, number) for number, plan in enumerate(plans)]
 
@@ -75,7 +83,9 @@ def _outcome(plan: Plan, data: DataSet, folder: Path, number: int) -> Outcome:
     applied: tuple[Applied, ...] = ()
     if plan.has_server:
         rows = [Applied._make(fields) for fields in told[-1]["applied"]]
-        applied = tuple(a._replace(taken_s=a.taken_s - began_s, applied_s=a.applied_s - began_s) for a in rows)
+        applied = tuple(
+            a._replace(come_s=a.come_s - began_s, taken_s=a.taken_s - began_s, free_s=a.free_s - began_s) for a in rows
+        )
         counted = {(one.worker, one.clock) for one in applied}
         steps = [step for step in steps if (step.worker, step.clock) in counted]
         kept, course, last = told[-1]["kept"], models[-1], models[-1][-1:]

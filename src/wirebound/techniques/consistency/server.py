@@ -32,7 +32,7 @@ class Server:
         self._ahead = [0] * plan.workers  # how far ahead of the slowest it was when it read
         self._waiting: set[int] = set()
         self._gradients = [torch.empty_like(values) for _ in range(plan.workers)]
-        self._come: queue.SimpleQueue[int | BaseException] = queue.SimpleQueue()
+        self._come: queue.SimpleQueue[tuple[int, float] | BaseException] = queue.SimpleQueue()
         self._goes_on: list[queue.SimpleQueue[bool]] = [queue.SimpleQueue() for _ in range(plan.workers)]
         self._answers: list[tuple[Tensor, dist.Work] | None] = [None] * plan.workers
         self.applied: list[Applied] = []
@@ -47,18 +47,20 @@ class Server:
         for receiver in receivers:
             receiver.start()
         while len(self.applied) < self._plan.updates:
-            worker, taken_s = self._next(), clock()
+            worker, come_s = self._next()
+            taken_s = clock()
             pause_until(taken_s + self._plan.server_s)
             if self._plan.protocol == "bsp":
-                self._collect(worker, taken_s)
+                self._collect(worker)
             else:
-                self._apply(worker, taken_s)
+                self._apply(worker)
             self._let_go_on()
+            self.applied[-1] = self.applied[-1]._replace(come_s=come_s, taken_s=taken_s, free_s=clock())
         at_work = set(range(self._plan.workers)) - self._waiting
         for worker in self._waiting:
             self._answer(worker, STOP)
         for _ in at_work:  # their last gradients come too late
-            self._answer(self._next(), STOP)
+            self._answer(self._next()[0], STOP)
         for sent in self._answers:
             if sent is not None:
                 sent[1].wait()
@@ -72,36 +74,36 @@ class Server:
                 going_on = True
                 while going_on:
                     self._group.recv([self._gradients[worker]], worker, 0).wait(PATIENT)
-                    self._come.put(worker)
+                    self._come.put((worker, clock()))
                     going_on = self._goes_on[worker].get()
         except BaseException as error:
             self._come.put(error)
 
-    def _next(self) -> int:
+    def _next(self) -> tuple[int, float]:
+        """Return whose gradient has come, and when."""
         come = self._come.get()
         if isinstance(come, BaseException):
             raise come
         return come
 
-    def _apply(self, worker: int, taken_s: float) -> None:
+    def _apply(self, worker: int) -> None:
         rate = self._plan.learning_rate / self._plan.workers
         self._values.sub_(self._gradients[worker], alpha=rate)
-        self._note(worker, self._version - self._read[worker], taken_s)
+        self._note(worker, self._version - self._read[worker])
         self._version += 1
         self._keep()
 
-    def _collect(self, worker: int, taken_s: float) -> None:
+    def _collect(self, worker: int) -> None:
         """BSP: nothing changes before the last gradient is there; they are added in the order of the workers."""
-        self._note(worker, 0, taken_s)
+        self._note(worker, 0)
         if min(self._clocks) == max(self._clocks):
             mean = torch.stack(self._gradients).mean(dim=0)
             self._values.sub_(mean, alpha=self._plan.learning_rate)
             self._version += self._plan.workers
             self._keep()
 
-    def _note(self, worker: int, staleness: int, taken_s: float) -> None:
-        told = Applied(worker, self._clocks[worker], staleness, self._ahead[worker], taken_s, clock())
-        self.applied.append(told)
+    def _note(self, worker: int, staleness: int) -> None:
+        self.applied.append(Applied(worker, self._clocks[worker], staleness, self._ahead[worker], 0.0, 0.0, 0.0))
         self._clocks[worker] += 1
         self._waiting.add(worker)
 
