@@ -11,7 +11,7 @@ from wirebound.study.consistency_findings import (
     mean_interval,
     scales_to_many,
     staleness_is_others,
-    stragglers_hurt_all_who_wait,
+    who_waits_keeps_the_slowest_pace,
 )
 
 
@@ -49,9 +49,10 @@ def test_a_bound_is_a_bound():
     assert keeps_its_promise(3, {"a": 4}).verdict == findings.FAILS
 
 
-def test_who_waits_loses_the_whole_factor():
-    assert stragglers_hurt_all_who_wait({"bsp": 2.7, "ssp": 2.6}, 3).verdict == findings.HOLDS
-    assert stragglers_hurt_all_who_wait({"bsp": 2.7, "ssp": 1.6}, 3).verdict == findings.IN_PART
+def test_who_waits_goes_at_the_slowest_pace():
+    assert who_waits_keeps_the_slowest_pace({"bsp": 0.97, "ssp": 1.05}, 3, 2.5).verdict == findings.HOLDS
+    assert who_waits_keeps_the_slowest_pace({"bsp": 0.97, "ssp": 1.6}, 3, 2.5).verdict == findings.IN_PART
+    assert who_waits_keeps_the_slowest_pace({"bsp": 1.7}, 3, 1.1).verdict == findings.FAILS
 
 
 def test_the_interval_is_students():
