@@ -1,5 +1,6 @@
 """What is predicted and what is measured are counted alike; the recorded run was predicted from its own inputs."""
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -9,6 +10,7 @@ import pytest
 
 from wirebound.errors import InputError
 from wirebound.model.compute_time import ComputeTime
+from wirebound.simulate.consistency import trace
 from wirebound.simulate.consistency_protocols import consistency_named
 from wirebound.study.consistency_prediction import (
     Costs,
@@ -80,6 +82,31 @@ def test_of_servers_that_apply_one_by_one_the_work_is_known_too():
     outcome = replace(bsp_outcome(), plan=Plan("asp", EVEN, workers=2, steps=2))
     # Not counting 0.05 s in the queue, nor the first steps.
     assert costs_of(outcome) == Costs(pytest.approx((1.2 + 0.2) / 2), pytest.approx(0.1))
+
+
+@pytest.mark.parametrize("spec", PROTOCOLS)
+def test_a_run_that_goes_as_simulated_is_measured_as_predicted(spec):
+    """Steps made from the engine's trace: both sides count speed, waiting and staleness alike."""
+    costs = Costs(0.002, 0.001)
+    plan = plan_of(spec, compute_time(0.02, 1.5), workers=4, steps=40, seed=3)
+    server_s = costs.server_s if plan.protocol in ("ssp", "asp") else 0.0
+    run = trace(4, plan.compute, costs.exchange_s, consistency_named(spec), seed=3, server_s=server_s)
+    updates = list(itertools.islice(run, plan.updates))
+    draws = [plan.compute.draws(worker, plan.seed) for worker in range(4)]
+    steps, applied = [], []
+    for update in updates:
+        compute_s = next(draws[update.worker])
+        # The engine lets a worker wait before its next step, a real one before its exchange ends.
+        steps.append(Step(update.worker, update.clock, 0, compute_s, update.start_s, update.start_s + compute_s, 0.0))
+        applied.append(Applied(update.worker, update.clock, update.staleness, update.age, 0.0, 0.0, 0.0))
+    for number, (step, update) in enumerate(zip(steps, updates, strict=True)):
+        following = [later.start_s for later in updates[number + 1 :] if later.worker == step.worker]
+        steps[number] = step._replace(end_s=max(update.end_s, following[0] if following else 0.0))
+    outcome = Outcome(plan, tuple(steps), tuple(applied) if plan.has_server else (), (), ())
+    foretold, went = predicted(plan, spec, costs), measured(outcome, costs)
+    assert went.steps_per_s == pytest.approx(foretold.steps_per_s)
+    assert went.waiting == pytest.approx(foretold.waiting, abs=0.01)
+    assert went.staleness == foretold.staleness
 
 
 def test_a_calibration_has_no_straggler_and_other_random_numbers():
