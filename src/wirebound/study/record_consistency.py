@@ -3,9 +3,10 @@
     python -m wirebound.study.record_consistency --out CONSISTENCY.json [--part speed …] [--scale 0.5]
 
 Parts: ``speed`` (each protocol, straggler and number of workers against the engine's prediction, which is made
-first), ``rates`` (a grid of learning rates), ``digits`` and ``mnist`` (accuracy over several seeds, with and without a
-straggler, each protocol at the best rate of its grid), ``skew`` (each worker has few of the classes). A part is added
-to what the file has already. All together take about ten minutes on two cores; nothing else should run meanwhile.
+first), ``digits-rates`` and ``mnist-rates`` (a grid of learning rates), ``digits`` and ``mnist`` (accuracy over several
+seeds, with and without a straggler, each protocol at the best rate of its grid), ``skew`` (digits, where each worker
+has few of the classes). A part is added to what the file has already. All together take about ten minutes on two
+cores; nothing else should run meanwhile.
 """
 
 import argparse
@@ -26,7 +27,7 @@ FORMAT = "wirebound-consistency"
 PROTOCOLS = ("bsp", "ssp:3", "asp", "local-sgd:4", "gossip:ring")
 STRAGGLERS = (1.0, 1.5, 3.0)
 WORKER_COUNTS = (4, 8)
-RATES = (0.1, 0.2, 0.4)
+RATES = {"digits": (0.1, 0.2, 0.4), "mnist": (0.05, 0.1, 0.2)}
 SEEDS = {"digits": (1, 2, 3, 4), "mnist": (1, 2, 3), "skew": (1, 2, 3, 4)}
 SPREAD = 0.2
 #: A server that is busy for so long with each update, in two more cases.
@@ -36,9 +37,9 @@ LATE = 0.05
 #: What is learnt: workers, mean seconds and number of steps, batch size, seeds.
 TASKS: dict[str, dict[str, Any]] = {
     "digits": {"model": "mlp", "workers": 8, "mean_s": 0.02, "steps": 84, "batch_size": 16},
-    "mnist": {"model": "cnn", "workers": 4, "mean_s": 0.05, "steps": 40, "batch_size": 16},
+    "mnist": {"model": "cnn", "workers": 4, "mean_s": 0.025, "steps": 80, "batch_size": 16},
 }
-PARTS = ("speed", "rates", "digits", "mnist", "skew")
+PARTS = ("speed", "digits-rates", "digits", "mnist-rates", "mnist", "skew")
 
 
 def compute_time(mean_s: float, straggler: float = 1.0) -> ComputeTime:
@@ -55,13 +56,15 @@ def record_part(
     """
     if part == "speed":
         return _speed(scale, tell)
-    if part == "rates":
-        return {"runs": [row for task in TASKS for row in _rates(task, scale, tell)]}
     if part not in PARTS:
         raise InputError(f"unknown part {part!r}: there are {', '.join(PARTS)}")
-    if "rates" not in document.get("parts", {}):
-        raise InputError(f"part {part} trains at the best rates of a grid: record the part rates first")
-    return {"runs": _accuracy(part, best_rates(document), scale, tell)}
+    task, _, grid = part.partition("-")
+    if grid:
+        return {"runs": _rates(task, scale, tell)}
+    task = "digits" if part == "skew" else task
+    if f"{task}-rates" not in document.get("parts", {}):
+        raise InputError(f"part {part} trains at the best rates of a grid: record the part {task}-rates first")
+    return {"runs": _accuracy(part, task, best_rates(document), scale, tell)}
 
 
 def _speed(scale: float, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -143,7 +146,7 @@ def _overrun(outcome: Outcome) -> float:
 
 def _rates(task: str, scale: float, tell: Callable[[str], None]) -> list[dict[str, Any]]:
     tell(f"learning rates on {task}")
-    cases = [(spec, 1.0, rate) for spec in PROTOCOLS for rate in RATES]
+    cases = [(spec, 1.0, rate) for spec in PROTOCOLS for rate in RATES[task]]
     plans = [_plan(task, spec, 1.0, seed=0, scale=scale, learning_rate=rate) for spec, _, rate in cases]
     return [_run(*case, outcome) for case, outcome in zip(cases, _run_all(plans), strict=True)]
 
@@ -151,7 +154,8 @@ def _rates(task: str, scale: float, tell: Callable[[str], None]) -> list[dict[st
 def best_rates(document: dict[str, Any]) -> dict[tuple[str, str], float]:
     """Return (data, protocol) → the rate of the grid with the smallest loss at the end."""
     best: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in document["parts"]["rates"]["runs"]:
+    grids = [part for name, part in document["parts"].items() if name.endswith("-rates")]
+    for row in (row for grid in grids for row in grid["runs"]):
         key = row["data"], row["protocol"]
         if key not in best or row["curve"][-1][2] < best[key]["curve"][-1][2]:
             best[key] = row
@@ -159,9 +163,8 @@ def best_rates(document: dict[str, Any]) -> dict[tuple[str, str], float]:
 
 
 def _accuracy(
-    part: str, rates: dict[tuple[str, str], float], scale: float, tell: Callable[[str], None]
+    part: str, task: str, rates: dict[tuple[str, str], float], scale: float, tell: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    task = "digits" if part == "skew" else part
     stragglers: tuple[float, ...] = (1.0, 3.0)
     specs: tuple[str, ...] = PROTOCOLS
     if part == "skew":

@@ -55,7 +55,8 @@ def take_part(plan: Any, data: Any, group: Any, rank: int) -> tuple[dict[str, An
     from wirebound.techniques.consistency.server_worker import train_with_server
     from wirebound.techniques.process_group import all_reduce, one_line
 
-    learner = Learner(plan, data, rank)
+    # The server begins with the model of worker 0 and has no data.
+    learner = Learner(plan, data, rank if rank < plan.workers else 0)
     with one_line("the processes could not begin together"):
         all_reduce(group, torch.zeros(1)).wait()
     if rank == plan.workers:
