@@ -4,6 +4,7 @@ import pytest
 
 from wirebound.study import findings
 from wirebound.study.consistency_findings import (
+    OPEN,
     Interval,
     good_speed_up,
     hurts_convergence,
@@ -35,7 +36,8 @@ def test_harm_is_an_interval_below_zero():
     assert finding.verdict == findings.IN_PART
     assert "For b the interval includes zero" in finding.evidence
     assert "a −2.00 points (−3.00 to −1.00)" in finding.evidence
-    assert hurts_convergence("ASP", {"b": unclear}).verdict == findings.FAILS
+    assert hurts_convergence("ASP", {"b": unclear, "c": gain}).verdict == OPEN
+    assert hurts_convergence("ASP", {"b": Interval(0.1, -0.5, 0.7), "c": gain}).verdict == findings.FAILS
 
 
 def test_staleness_is_that_of_the_others_within_a_twentieth():

@@ -4,7 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from wirebound.study.findings import Finding, _each, _listing, _verdict
+from wirebound.study.findings import FAILS, Finding, _each, _listing, _verdict
+
+#: The verdict where the intervals are too wide for any other.
+OPEN = "is left open by these runs"
 
 
 class Interval(NamedTuple):
@@ -59,19 +62,24 @@ def scales_to_many(efficiency: Mapping[str, float], at_least: float, few: int, m
     )
 
 
-def hurts_convergence(protocol: str, differences: Mapping[str, Interval]) -> Finding:
+def hurts_convergence(protocol: str, differences: Mapping[str, Interval], little: float = 1.0) -> Finding:
     """Judge "the protocol hurts convergence": true for settings whose whole interval lies below zero.
 
-    `differences` maps each setting to its accuracy minus that of BSP after as many samples, in points, over seeds.
+    `differences` maps each setting to its accuracy minus that of BSP after as many samples, in points, over seeds. With
+    no such setting, the question stays open unless every interval rules out a loss of more than `little` points.
     """
     hurt = [name for name, interval in differences.items() if interval.high < 0]
     better = [name for name, interval in differences.items() if interval.low > 0]
     evidence = "Accuracy after as many samples as BSP, minus that of BSP, mean and 95 % interval over seeds: "
     evidence += _listing([f"{name} {interval.text(' points')}" for name, interval in differences.items()]) + "."
-    open_ = [name for name in differences if name not in hurt and name not in better]
-    if open_:
-        evidence += f" For {_listing(open_)} the interval includes zero: no harm is shown, and none is ruled out."
-    return Finding(f"{protocol} hurts convergence.", _verdict([name in hurt for name in differences]), evidence)
+    unclear = [name for name in differences if name not in hurt and name not in better]
+    if unclear:
+        evidence += f" For {_listing(unclear)} the interval includes zero."
+    verdict = _verdict([name in hurt for name in differences])
+    if verdict == FAILS and any(interval.low < -little for interval in differences.values()):
+        verdict = OPEN
+        evidence += f" No harm is shown, and one of more than {little:g} points is not ruled out."
+    return Finding(f"{protocol} hurts convergence.", verdict, evidence)
 
 
 def staleness_is_others(staleness: Mapping[str, float], others: Mapping[str, int], within: float = 0.05) -> Finding:
