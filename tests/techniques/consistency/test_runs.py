@@ -27,7 +27,7 @@ PLANS = {
     "ssp": replace(BASE, protocol="ssp", parameter=BOUND, compute=STRAGGLER),
     # Long steps: the order in which equal workers come is then theirs, and not that of a busy machine.
     "asp": replace(BASE, protocol="asp", steps=30, compute=replace(EQUAL, mean_s=0.05)),
-    "busy server": replace(BASE, protocol="asp", steps=10, server_s=0.01),
+    "busy server": replace(BASE, protocol="asp", steps=10, server_s=0.01, skewed=True),
     "local-sgd": replace(BASE, protocol="local-sgd", parameter=6, compute=STRAGGLER, skewed=True),
     "gossip": replace(BASE, protocol="gossip", neighbours=RING, compute=STRAGGLER),
     "mixing": replace(BASE, protocol="gossip", neighbours=RING, learning_rate=0.0, own_start=True),
