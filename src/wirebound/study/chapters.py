@@ -251,6 +251,32 @@ CHAPTERS = (
         data=("published",),
     ),
     Chapter(
+        8,
+        "consistency",
+        "Must everybody wait for everybody?",
+        parameters=(
+            SEED,
+            Parameter(
+                "measurements",
+                "choice",
+                "recorded",
+                "whether to show recorded training runs or to train on this machine, for some minutes",
+                choices=("recorded", "here"),
+                full="here",
+            ),
+            Parameter("target_accuracy", "number", 0.8, "accuracy to reach", minimum=0.2, maximum=0.99),
+            Parameter(
+                "very_good_from", "number", 1.5, "a speed-up from this on is called very good", minimum=1, maximum=100
+            ),
+            Parameter("simulated_workers", "integer", 64, "workers of the simulated maps", minimum=2, maximum=1024),
+            Parameter(
+                "spread", "number", 0.2, "coefficient of variation of a step's compute time", minimum=0, maximum=2
+            ),
+        ),
+        data=("recorded/consistency.json",),
+        uses_live=True,
+    ),
+    Chapter(
         9,
         "architectures",
         "Who exchanges with whom?",
