@@ -17,6 +17,7 @@ from wirebound.testbed.calibration import Calibration
 from wirebound.testbed.exchange import push_and_pull, serve
 from wirebound.testbed.loopback import INTERFACE
 from wirebound.testbed.order_channel import OrderReader, OrderWriter
+from wirebound.testbed.ordering import pairs_in_order
 from wirebound.testbed.ranks import gloo_ranks
 from wirebound.testbed.replay import Sender
 from wirebound.testbed.run import Case, ReplayRun, predict_case, replay_order, run_replay
@@ -37,6 +38,7 @@ METHODS = [
     method_named("bsp-a2a"),
     method_named("wfbp-a2a"),
     method_named("bytescheduler-a2a", partition_bytes=50_000, credit_bytes=100_000),
+    method_named("wfbp-ps", servers=1),
 ]
 needs_rates = pytest.mark.skipif(default_tier() == "loopback", reason="no tier of this system limits the rate")
 
@@ -46,7 +48,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReplayRun, Path]:
     out = tmp_path_factory.mktemp("replay") / "run"
     rates = (100 * MBPS, 50 * MBPS)
     wishes = {"tier": default_tier(), "ranks": [2], "rates_Bps": rates, "methods": METHODS}
-    return run_replay(JOB, **wishes, out=out, steps=4, calibration_budget_s=2.0), out
+    return run_replay(JOB, **wishes, out=out, steps=4, calibration_rounds=2), out
 
 
 @needs_rates
@@ -67,14 +69,16 @@ def test_predictions_are_written_before_the_workers_start(done: tuple[ReplayRun,
 @needs_rates
 def test_the_predictions_are_the_engines_from_one_calibration(done: tuple[ReplayRun, Path]):
     run, _ = done
-    [calibration] = run.calibrations
-    assert calibration.rate_Bps == 100 * MBPS
+    calibration, with_servers = run.calibrations
+    assert calibration.rate_Bps == with_servers.rate_Bps == 100 * MBPS
+    assert (calibration.servers, with_servers.servers) == (0, 1)
     for measured in run.measured:
-        step = predict_case(JOB, measured.case, calibration)
+        step = predict_case(JOB, measured.case, with_servers if measured.case.servers else calibration)
         assert step.iteration_s == measured.predicted_s
     bsp = next(m for m in run.measured if m.case.method.name == "bsp-a2a" and m.case.rate_Bps == 50 * MBPS)
-    # A ring of two: two messages of latency, and each gradient once over the wire.
-    expected = JOB.compute_s + 2 * calibration.latency_s + JOB.size / (50 * MBPS * calibration.share)
+    # A ring of two: two steps, each of which carries half of the gradients.
+    step_s, m = JOB.size / 2 / (50 * MBPS * calibration.share), calibration.sharpness
+    expected = JOB.compute_s + 2 * (calibration.latency_s**m + step_s**m) ** (1 / m)
     assert bsp.predicted_s == pytest.approx(expected)
 
 
@@ -92,8 +96,13 @@ def test_steps_take_about_as_long_as_bytes_over_rate_say(done: tuple[ReplayRun, 
     )
     assert slow.measured_s > fast.measured_s + 0.5 * JOB.size / (100 * MBPS)
     assert run.document["median_error"] == pytest.approx(
-        sorted(abs(m.error) for m in run.measured)[2] / 2 + sorted(abs(m.error) for m in run.measured)[3] / 2
+        sorted(abs(m.error) for m in run.measured)[3] / 2 + sorted(abs(m.error) for m in run.measured)[4] / 2
     )
+    pairs = [
+        pairs_in_order([m.predicted_s for m in at_rate], [m.measured_s for m in at_rate])
+        for at_rate in (run.measured[:4], run.measured[4:])
+    ]
+    assert (run.pairs_right, run.pairs) == tuple(map(sum, zip(*pairs, strict=True)))
 
 
 @needs_rates
@@ -107,7 +116,7 @@ def test_messages_start_when_they_are_ready_and_one_at_a_time(done: tuple[Replay
         if measured.case.method.schedule != "priority":
             for (_, end), (start, _) in itertools.pairwise(measured.messages):
                 assert start >= end - 1e-3  # medians over the steps, so not to the last digit
-    assert [len(m.planned) for m in run.measured[:3]] == [1, 4, 12]
+    assert [len(m.planned) for m in run.measured[:4]] == [1, 4, 12, 4]
 
 
 @needs_rates
@@ -115,7 +124,7 @@ def test_the_most_urgent_partition_overtakes_with_servers_too():
     """The last tensor is needed first: its partition is sent before those of the first tensor that still wait."""
     job = Workload("two", 1, (Tensor("late", 400_000, 0.01), Tensor("soon", 40_000, 0.01)), forward_s=0.01)
     method = method_named("bytescheduler-ps", partition_bytes=40_000, credit_bytes=40_000, servers=1)
-    step = predict_case(job, Case(2, 20 * MBPS, method), Calibration(2, 20 * MBPS, 1e-4, 1.0, (), 0.0))
+    step = predict_case(job, Case(2, 20 * MBPS, method), Calibration(2, 20 * MBPS, 1e-4, 1.0, servers=1))
     planned = planned_messages(job, method)
     with open_network(default_tier(), 3, rate_Bps=20 * MBPS) as network, gloo_ranks(network) as ranks:
         order = replay_order(job, method, planned, 3, network.folder)
@@ -187,7 +196,7 @@ def test_scaled_in_size_and_rate_together_a_step_takes_as_long():
     small = scaled_workload(JOB, 0.01)
     assert small.size == JOB.size // 100
     assert small.compute_s == JOB.compute_s
-    calibration = Calibration(4, MBPS, 0.0, 1.0, (), 0.0)
+    calibration = Calibration(4, MBPS, 0.0, 1.0)
     for method in METHODS:
         fast = predict_case(JOB, Case(4, 1000 * MBPS, method), calibration)
         slow = predict_case(small, Case(4, 10 * MBPS, scaled_method(method, 0.01)), calibration)

@@ -6,33 +6,24 @@ import pytest
 from wirebound.model import Cluster, Link, Tensor, Workload, method_named
 from wirebound.simulate.step import simulate_step
 from wirebound.testbed.accuracy import accuracy_of, percentile
+from wirebound.testbed.calibration import Calibration
 from wirebound.testbed.compute_profile import between_profiles, profiled_workload
-from wirebound.testbed.message_time import MessageTime, fit_message_time
+from wirebound.testbed.message_link import message_link
 from wirebound.testbed.processor_cost import ProcessorCost, contended_step
 from wirebound.testbed.training_case import TrainingCase, training_job, training_method
 from wirebound.testbed.training_measurement import summary
 
-SIZES = (1024, 4096, 16384, 65536, 262144, 524288, 1048576, 2097152)
 
-
-@pytest.mark.parametrize(("ranks", "exponent"), [(2, 1.0), (2, 1.7), (4, 2.1), (4, 4.0)])
-def test_the_time_of_a_message_is_recovered(ranks: int, exponent: float):
-    true = MessageTime(ranks, 1e-3, 0.97, exponent)
-    found = fit_message_time(ranks, 25e6, SIZES, [true.seconds(size, 25e6) for size in SIZES])
+def test_the_link_carries_given_messages_in_the_time_of_the_calibration():
+    calibration = Calibration(ranks=4, rate_Bps=25e6, latency_s=2e-4, share=0.97, sharpness=2.0)
     for rate in (6.25e6, 125e6):
-        for size in SIZES[2:]:
-            assert found.seconds(size, rate) == pytest.approx(true.seconds(size, rate), rel=0.03)
-
-
-def test_a_message_takes_between_the_longer_part_and_the_sum_of_both():
-    time = MessageTime(2, 1e-3, 1.0, 2.0)
-    assert time.seconds(3e-3 * 1e6, 1e6) == pytest.approx(np.hypot(1e-3, 3e-3))
-    sizes = (1e3, 5e4, 2e6)
-    link = time.link(sizes, 1e6)
-    # A ring of two: two messages of latency, and every byte once.
-    assert sum(2 * link.latency_s + size / link.bandwidth for size in sizes) == pytest.approx(
-        sum(time.seconds(size, 1e6) for size in sizes)
-    )
+        sizes, cost = (1e3, 5e4, 2e6), calibration.cost(rate)
+        link = message_link(calibration, sizes, rate)
+        # A ring of four: six messages of latency, and each link carries every byte one and a half times.
+        assert sum(6 * link.latency_s + 1.5 * size / link.bandwidth for size in sizes) == pytest.approx(
+            sum(cost(size) for size in sizes)
+        )
+        assert 0 < link.latency_s < 2e-4  # the large message hides its own
 
 
 def job(*gaps: float, size: int = 1_000_000) -> Workload:

@@ -17,10 +17,20 @@ from wirebound.units import format_bandwidth, format_bytes, format_duration, par
 if TYPE_CHECKING:
     from wirebound.testbed.check import TierReport
 
-#: Replayed unless others are named. Parameter servers need twice as many processes.
-_REPLAYED = ("bsp-a2a", "wfbp-a2a", "mg-wfbp", "ddp", "bytescheduler-a2a")
-_QUICK_RATES, _FULL_RATES = "100 Mbps,200 Mbps", "50 Mbps,100 Mbps,200 Mbps,500 Mbps"
-_QUICK_STEPS, _FULL_STEPS = 6, 20
+#: Replayed unless others are named: the seven techniques and PyTorch's.
+_REPLAYED = (
+    "bsp-ps",
+    "bsp-a2a",
+    "wfbp-ps",
+    "wfbp-a2a",
+    "mg-wfbp",
+    "bytescheduler-ps",
+    "bytescheduler-a2a",
+    "ddp",
+)
+_QUICK_RATES, _FULL_RATES = "100 Mbps,500 Mbps", "50 Mbps,100 Mbps,200 Mbps,500 Mbps,1 Gbps"
+_QUICK_STEPS, _FULL_STEPS = 3, 6
+_QUICK_ROUNDS, _FULL_ROUNDS = 3, 5  # of the calibration
 _REPLAYED_RANKS = "2,4"
 _DEFAULT_BYTES = 2e6
 _KINDS = ("replay", "training")
@@ -126,7 +136,7 @@ def run(
     ] = None,
     rates: Annotated[
         str | None,
-        typer.Option("--rates", metavar="LIST", help="Of each link. [default: 100 Mbps,200 Mbps; more with --full]"),
+        typer.Option("--rates", metavar="LIST", help="Of each link. [default: 100 Mbps,500 Mbps; more with --full]"),
     ] = None,
     ranks: Annotated[
         str | None,
@@ -166,13 +176,13 @@ def run(
 ) -> None:
     """Predict steps, then run them over real links, and say how far the predictions were off.
 
-    A replay takes the device's work from the workload's times; its messages really are all-reduced between processes
-    on this machine. Training computes too: small models train for real, with DistributedDataParallel and with the
-    study's own techniques, after a profile of their compute in as many processes. Either way the link is calibrated
-    at one rate for each number of ranks; the predictions are written and hashed before the processes that are
-    measured start. The quick default takes about a minute, --full up to ten. Where gradients of a replay are scaled,
-    a rate stands for rate ÷ scale. Parameter servers can be named too; their small messages pass pacing and shapers
-    faster than a link, and their predictions are off accordingly.
+    A replay takes the device's work from the workload's times; its messages really are exchanged between processes on
+    this machine, servers among them. Training computes too: small models train for real, with DistributedDataParallel
+    and with the study's own techniques, after a profile of their compute in as many processes. Either way the links
+    are calibrated at one rate, the middle one, for each number of ranks, and the predictions are written and hashed
+    before the processes that are measured start. The quick default takes about a minute and a half, --full up to ten.
+    Where gradients of a replay are scaled, a rate stands for rate ÷ scale. Parameter servers can be named for training
+    too; that small messages wait behind large ones on the way to them is not predicted.
 
     \b
     Example: wirebound testbed run --out runs/testbed
@@ -228,6 +238,7 @@ def _replay(
         methods=wanted,
         out=out,
         steps=_FULL_STEPS if full else _QUICK_STEPS,
+        calibration_rounds=_FULL_ROUNDS if full else _QUICK_ROUNDS,
         tell=note,
     )
     if json_output:
@@ -244,6 +255,10 @@ def _replay(
         f"absolute error: median {done.median_error:.1%}, 90th percentile {done.p90_error:.1%},"
         f" mean {done.mean_error:.1%}"
     )
+    if done.pairs:
+        typer.echo(
+            f"pairs that differ by over a tenth: {done.pairs_right} of {done.pairs} predicted in the right order"
+        )
 
 
 def _document(report: "TierReport") -> dict[str, Any]:

@@ -48,6 +48,7 @@ def simulate_step(
     *,
     include_vector_add: bool = True,
     accumulation: int = 1,
+    cost: Cost | None = None,
 ) -> Step:
     """Simulate one training step in steady state.
 
@@ -62,9 +63,10 @@ def simulate_step(
     `include_vector_add` counts the additions of the all-reduce where the workload has them measured (see
     `cost.message_cost`). With `accumulation` = k a step computes forward and backward k times and communicates in the
     last backward pass only; its `compute_s` is the time of these k passes, so that the scaling factor compares with one
-    worker that accumulates as often.
+    worker that accumulates as often. A `cost` of one's own, from a message's bytes to its seconds on an idle network
+    (measured, say), takes the place of the cluster's links; methods with stages have none.
 
-    Raises `InputError` for an unknown schedule or collective, or an accumulation below 1.
+    Raises `InputError` for an unknown schedule or collective, an accumulation below 1, or a `cost` for stages.
     """
     if accumulation < 1:
         raise InputError(f"accumulation {accumulation} must be at least 1")
@@ -75,10 +77,15 @@ def simulate_step(
         return Step(compute_s, compute_s, 0.0, 0.0, 0.0, 0.0, 0.0, ())
 
     if method.has_stages:
+        if cost is not None:
+            raise InputError(
+                f"the method {method.name} has stages, which a cost of one's own does not price: leave it out"
+            )
         return staged_step(
             workload, cluster, method, earlier_s=earlier_s, compute_s=compute_s, include_vector_add=include_vector_add
         )
-    cost = message_cost(workload, cluster, method, include_vector_add=include_vector_add)
+    if cost is None:
+        cost = message_cost(workload, cluster, method, include_vector_add=include_vector_add)
     planned = planned_messages(workload, method, cost)
     if method.schedule == "priority":
         messages = priority_transfers(planned, cost, method.credit_bytes)

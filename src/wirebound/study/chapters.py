@@ -17,8 +17,8 @@ class Chapter:
     """One notebook ``notebooks/NAME.ipynb``.
 
     `reads` are artifacts of earlier chapters, as ``CHAPTER/FILE``; `writes` are its own, as ``FILE``, which later
-    chapters may read beside ``results.json``. `data` are files or folders below the project's ``data/``. A chapter
-    that `uses_live` shows this machine's profile where the run has one.
+    chapters may read beside ``results.json``. `data` are files, folders or patterns such as ``recorded/testbed_*.json``
+    below the project's ``data/``. A chapter that `uses_live` shows this machine's profile where the run has one.
     """
 
     number: int
@@ -111,7 +111,13 @@ CHAPTERS = (
         "profile_compute",
         "When is each gradient ready?",
         parameters=(WORKLOADS,),
-        data=("published", "recorded/profile_cpu_2core.json"),
+        data=(
+            "published",
+            "recorded/profile_cpu_2core.json",
+            "recorded/batch_times_cpu_2core.json",
+            "recorded/contention_samples.csv",
+            "recorded/datapackage.json",
+        ),
         uses_live=True,
     ),
     Chapter(
@@ -136,7 +142,7 @@ CHAPTERS = (
         ),
         reads=("profile_network/samples.parquet",),
         writes=("fits.json",),
-        data=("published",),
+        data=("published", "recorded/codec_cpu_2core.json"),
         uses_live=True,
     ),
     Chapter(
@@ -245,6 +251,32 @@ CHAPTERS = (
         data=("published",),
     ),
     Chapter(
+        8,
+        "consistency",
+        "Must everybody wait for everybody?",
+        parameters=(
+            SEED,
+            Parameter(
+                "measurements",
+                "choice",
+                "recorded",
+                "whether to show recorded training runs or to train on this machine, for some minutes",
+                choices=("recorded", "here"),
+                full="here",
+            ),
+            Parameter("target_accuracy", "number", 0.8, "accuracy to reach", minimum=0.2, maximum=0.99),
+            Parameter(
+                "very_good_from", "number", 1.5, "a speed-up from this on is called very good", minimum=1, maximum=100
+            ),
+            Parameter("simulated_workers", "integer", 64, "workers of the simulated maps", minimum=2, maximum=1024),
+            Parameter(
+                "spread", "number", 0.2, "coefficient of variation of a step's compute time", minimum=0, maximum=2
+            ),
+        ),
+        data=("recorded/consistency.json",),
+        uses_live=True,
+    ),
+    Chapter(
         9,
         "architectures",
         "Who exchanges with whom?",
@@ -272,6 +304,70 @@ CHAPTERS = (
         data=("published",),
     ),
     Chapter(
+        12,
+        "federated",
+        "Training where the uplink decides",
+        parameters=(
+            SEED,
+            dataclasses.replace(LATENCY, default="50 ms"),
+            Parameter(
+                "source",
+                "choice",
+                "recorded",
+                "show recorded training, or train everything here",
+                choices=("recorded", "here"),
+                full="here",
+            ),
+            Parameter("digits_target", "number", 0.9, "accuracy to reach on digits", minimum=0.2, maximum=0.99),
+            Parameter("mnist_target", "number", 0.9, "accuracy to reach on MNIST", minimum=0.2, maximum=0.99),
+            Parameter("uplink", "bandwidth", "1 Mbps", "a median client's uplink", minimum="1 kbps", maximum="10 Gbps"),
+            Parameter("downlink", "bandwidth", "10 Mbps", "its downlink", minimum="1 kbps", maximum="10 Gbps"),
+            Parameter(
+                "fast_uplink", "bandwidth", "10 Mbps", "uplink of a better network", minimum="1 kbps", maximum="10 Gbps"
+            ),
+            Parameter("fast_downlink", "bandwidth", "100 Mbps", "its downlink", minimum="1 kbps", maximum="10 Gbps"),
+            Parameter(
+                "slowdown",
+                "number",
+                10,
+                "time that a client's device takes ÷ that of the machine that recorded",
+                minimum=0.01,
+                maximum=10_000,
+            ),
+            Parameter(
+                "spread",
+                "number",
+                0.5,
+                "standard deviation of the logarithm of clients' speeds",
+                minimum=0,
+                maximum=3,
+            ),
+            Parameter("live_clients", "integer", 20, "clients of the live run", minimum=5, maximum=60),
+            Parameter("live_alpha", "number", 1.0, "α of the live run's split", minimum=0.1, maximum=1000),
+            Parameter(
+                "live_reduction",
+                "choice",
+                "quantize:1",
+                "what makes uploads of the live run smaller",
+                choices=(
+                    "quantize:1",
+                    "rotated:1",
+                    "qsgd:1",
+                    "topk:0.05",
+                    "topk-feedback:0.05",
+                    "subsample:0.1",
+                    "mask:0.25",
+                    "lowrank:8",
+                    "sketch:0.4",
+                    "dropout:0.75",
+                    "dropout:0.75+rotated:1",
+                ),
+            ),
+        ),
+        data=("recorded/federated.json",),
+        uses_live=True,
+    ),
+    Chapter(
         17,
         "validation",
         "How far can these figures be trusted?",
@@ -289,6 +385,6 @@ CHAPTERS = (
             "compression_ratio/results.json",
             "seven_techniques/predictions.parquet",
         ),
-        data=("published", "recorded/testbed_replay_resnet50.json", "recorded/testbed_replay_vgg16.json"),
+        data=("published", "recorded/testbed_*.json"),
     ),
 )

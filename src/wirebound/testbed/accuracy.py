@@ -1,14 +1,11 @@
 """How far predictions were off, and whether they put techniques in the right order."""
 
-import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wirebound.profile.spread import median
-
-#: Techniques whose times differ by less are equally good.
-CLEARLY_DIFFERENT = 0.10
+from wirebound.testbed.ordering import pairs_in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +28,14 @@ class Accuracy:
 def accuracy_of(groups: Sequence[Hashable], predicted_s: Sequence[float], measured_s: Sequence[float]) -> Accuracy:
     """Return the accuracy of cases; those of one group differ in their technique alone, and are compared in pairs.
 
-    Pairs count whose measured times differ by more than a tenth of the shorter one.
+    Pairs count whose measured times differ by more than a tenth of the shorter one (see `ordering`).
     """
     errors = [abs(p / m - 1) for p, m in zip(predicted_s, measured_s, strict=True)]
     pairs = right = 0
-    for one, other in itertools.combinations(range(len(errors)), 2):
-        shorter, longer = sorted((measured_s[one], measured_s[other]))
-        if groups[one] == groups[other] and longer > shorter * (1 + CLEARLY_DIFFERENT):
-            pairs += 1
-            right += (predicted_s[one] < predicted_s[other]) == (measured_s[one] < measured_s[other])
+    for group in dict.fromkeys(groups):
+        mine = [index for index, other in enumerate(groups) if other == group]
+        found, of = pairs_in_order([predicted_s[index] for index in mine], [measured_s[index] for index in mine])
+        right, pairs = right + found, pairs + of
     return Accuracy(len(errors), median(errors), percentile(errors, 0.9), sum(errors) / len(errors), pairs, right)
 
 

@@ -12,16 +12,16 @@ from wirebound.files import write_json
 from wirebound.model import Cluster, Method, Step, Workload
 from wirebound.profile.machine import machine_record
 from wirebound.profile.spread import interquartile_range, median
-from wirebound.simulate.cost import message_cost
 from wirebound.simulate.messages import PlannedMessage, planned_messages
 from wirebound.simulate.step import simulate_step
 from wirebound.testbed.calibration import Calibration, calibrate
+from wirebound.testbed.ordering import pairs_in_order
 from wirebound.testbed.ranks import GlooRanks, gloo_ranks
 from wirebound.testbed.speed import set_rate
 from wirebound.testbed.tiers import network_of, open_network
 
 PREDICTIONS, RESULTS = "predictions.json", "results.json"
-_WARM_UP = 2
+_WARM_UP = 1
 
 Tell = Callable[[str], None]
 
@@ -63,7 +63,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRun:
-    """All measured cases, and how large their errors are (median, 90th percentile and mean of the absolute ones)."""
+    """All measured cases, and how large their errors are (median, 90th percentile and mean of the absolute ones).
+
+    Of `pairs` of methods that differ by more than a tenth, `pairs_right` are predicted in the right order.
+    """
 
     measured: tuple[Measured, ...]
     calibrations: tuple[Calibration, ...]
@@ -71,6 +74,8 @@ class ReplayRun:
     median_error: float
     p90_error: float
     mean_error: float
+    pairs_right: int
+    pairs: int
     document: dict[str, Any]
 
 
@@ -84,48 +89,53 @@ def run_replay(
     out: Path,
     steps: int = 10,
     calibration_rate_Bps: float | None = None,
-    calibration_budget_s: float = 6.0,
+    calibration_rounds: int = 5,
     tell: Tell = lambda what: None,
 ) -> ReplayRun:
     """Predict and then measure every method at every rate (bytes per second) with every number of ranks.
 
-    For each number of ranks the network is calibrated at one rate, `calibration_rate_Bps` (the highest of `rates_Bps`
-    unless given), beginning no new round of sizes after `calibration_budget_s`. From it the engine predicts all cases,
-    and ``predictions.json`` in the folder `out` is written and hashed, before the processes of the replay are started.
-    ``results.json`` has the hash and what was measured.
-    `workload` and `methods` are taken as they are: see `scaling` to make them fit the rates.
+    For each number of ranks the network is calibrated at one rate, `calibration_rate_Bps` (the middle one of
+    `rates_Bps` unless given), in `calibration_rounds` rounds; where there are servers, with these once more. From it
+    the engine predicts all cases, and ``predictions.json`` in the folder `out` is written and hashed, before the
+    processes of the replay are started. ``results.json`` has the hash and what was measured, case by case in the same
+    order. `workload` and `methods` are taken as they are: see `scaling` to make them fit the rates.
 
     Raises `InputError` for what cannot be replayed or a folder that holds something, `WireboundError` when a process
     fails.
     """
-    cases = [Case(count, rate, method) for count in ranks for rate in rates_Bps for method in methods]
+    wanted = [Case(count, rate, method) for count in ranks for rate in rates_Bps for method in methods]
+    cases = list(dict.fromkeys(wanted))  # each once
     _check(cases, steps, out)
     for case in cases:
         network_of(tier, case.ranks + case.servers, rate_Bps=case.rate_Bps)  # raises what cannot be
     machine = machine_record()
     calibrations = {}
-    for count in dict.fromkeys(ranks):
-        tell(f"calibrating {count} ranks")
-        with open_network(tier, count) as network, gloo_ranks(network) as group:
-            rate_Bps = calibration_rate_Bps or max(rates_Bps)
-            calibrations[count] = calibrate(group, rate_Bps, budget_s=calibration_budget_s)
-    steps_predicted = [predict_case(workload, case, calibrations[case.ranks]) for case in cases]
+    rate_Bps = calibration_rate_Bps or sorted(rates_Bps)[len(rates_Bps) // 2]
+    groups = list(dict.fromkeys((case.ranks, case.servers) for case in cases))
+    for count, servers in groups:
+        tell(f"calibrating {count} ranks" + (f" and {servers} servers" if servers else ""))
+        with open_network(tier, count + servers) as network, gloo_ranks(network) as group:
+            calibrations[count, servers] = calibrate(group, rate_Bps, servers=servers, rounds=calibration_rounds)
+    steps_predicted = [predict_case(workload, case, calibrations[case.ranks, case.servers]) for case in cases]
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / PREDICTIONS, _predictions(workload, tier, calibrations, cases, steps_predicted))
     sha256 = hashlib.sha256((out / PREDICTIONS).read_bytes()).hexdigest()
     predicted_unix_s = (out / PREDICTIONS).stat().st_mtime
-    measured: list[Measured] = []
+    measured_by_case: dict[Case, Measured] = {}
     networks, started = [], []
-    for count, servers in dict.fromkeys((case.ranks, case.servers) for case in cases):
+    for count, servers in groups:
         with open_network(tier, count + servers) as network, gloo_ranks(network) as group:
             started.append(group.started_unix_s)
             for case, step in zip(cases, steps_predicted, strict=True):
                 if (case.ranks, case.servers) == (count, servers):
                     tell(f"{count} ranks, {case.rate_Bps * 8e-6:g} Mbit/s, {case.method.name}")
-                    measured.append(_measure(group, workload, case, step, calibrations[count], steps))
+                    calibration = calibrations[count, servers]
+                    measured_by_case[case] = _measure(group, workload, case, step, calibration, steps)
             networks.append(group.record() | {"rate_Bps": None, "burst_bytes": None})
+    measured = [measured_by_case[case] for case in cases]
     errors = [abs(case.error) for case in measured]
     median_error, p90_error, mean_error = median(errors), _percentile_90(errors), sum(errors) / len(errors)
+    right, pairs = _pairs(measured)
     document = {
         "schema": "wirebound-testbed-replay",
         "version": 1,
@@ -142,17 +152,28 @@ def run_replay(
         "median_error": median_error,
         "p90_error": p90_error,
         "mean_error": mean_error,
+        "pairs_right": right,
+        "pairs": pairs,
         "cases": [_measured_document(case) for case in measured],
     }
     write_json(out / RESULTS, document)
     return ReplayRun(
-        tuple(measured), tuple(calibrations.values()), sha256, median_error, p90_error, mean_error, document
+        tuple(measured),
+        tuple(calibrations.values()),
+        sha256,
+        median_error,
+        p90_error,
+        mean_error,
+        right,
+        pairs,
+        document,
     )
 
 
 def predict_case(workload: Workload, case: Case, calibration: Calibration) -> Step:
     """Return the engine's step for a case, with the link of a calibration at another or the same rate."""
-    return simulate_step(workload, _cluster(case, calibration), case.method, include_vector_add=False)
+    cost = calibration.cost(case.rate_Bps)
+    return simulate_step(workload, _cluster(case, calibration), case.method, include_vector_add=False, cost=cost)
 
 
 def _cluster(case: Case, calibration: Calibration) -> Cluster:
@@ -178,8 +199,7 @@ def _check(cases: Sequence[Case], steps: int, out: Path) -> None:
 def _measure(
     group: GlooRanks, workload: Workload, case: Case, step: Step, calibration: Calibration, steps: int
 ) -> Measured:
-    cost = message_cost(workload, _cluster(case, calibration), case.method, include_vector_add=False)
-    planned = planned_messages(workload, case.method, cost)
+    planned = planned_messages(workload, case.method, calibration.cost(case.rate_Bps))
     set_rate(group, case.rate_Bps)
     order = replay_order(workload, case.method, planned, steps, group.network.folder)
     # Each server has a connection to every worker: they share its link, as a worker's to all servers share its own.
@@ -225,10 +245,19 @@ def replay_order(
     }
 
 
+def _pairs(measured: Sequence[Measured]) -> tuple[int, int]:
+    """Pairs of methods with as many ranks at the same rate: how many in the right order, and how many of them."""
+    alike: dict[tuple[int, float], list[Measured]] = {}
+    for one in measured:
+        alike.setdefault((one.case.ranks, one.case.rate_Bps), []).append(one)
+    counts = [pairs_in_order([m.predicted_s for m in of], [m.measured_s for m in of]) for of in alike.values()]
+    return sum(right for right, _ in counts), sum(pairs for _, pairs in counts)
+
+
 def _predictions(
     workload: Workload,
     tier: str,
-    calibrations: dict[int, Calibration],
+    calibrations: dict[tuple[int, int], Calibration],
     cases: Sequence[Case],
     steps: Sequence[Step],
 ) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from wirebound.profile.spread import interquartile_range, median
 from wirebound.simulate.collectives import ring_sent_bytes
 from wirebound.testbed.ranks import GlooRanks
 
-_MOST_IN_A_ROW = 32
-
 
 @dataclass(frozen=True, slots=True)
 class AllreduceTimes:
@@ -42,24 +40,19 @@ def time_allreduces(
     repetitions: int,
     budget_s: float = 10.0,
     seed: int = 0,
-    bytes_in_a_row: int = 0,
 ) -> list[AllreduceTimes]:
     """Time all-reduces of `sizes` bytes (multiples of 4), `repetitions` rounds of all of them in random order.
 
-    No new round begins after `budget_s`. With `bytes_in_a_row`, as many all-reduces of one size as make up these bytes
-    (at most 32) follow each other and are timed together, and the time is that of one of them: a link that was idle
-    lets a first burst pass faster than its rate, which would flatter small messages. Raises `InputError` for a wrong
-    size and `WireboundError` when a process fails, or a paced connection is not found.
+    No new round begins after `budget_s`. Raises `InputError` for a wrong size and `WireboundError` when a process
+    fails, or a paced connection is not found.
     """
     wrong = [size for size in sizes if size < 4 or size % 4]
     if wrong or not sizes:
         raise InputError(f"size {wrong[0] if wrong else 'list'} must be a multiple of 4 bytes (32-bit numbers)")
-    in_a_row = {size: max(1, min(_MOST_IN_A_ROW, bytes_in_a_row // size)) for size in sizes}
     pace_Bps = ranks.network.pace_Bps()
     order = {
         "do": "allreduce",
         "sizes": list(sizes),
-        "in_a_row": in_a_row,
         "repetitions": repetitions,
         "budget_s": budget_s,
         "seed": seed,
@@ -69,7 +62,7 @@ def time_allreduces(
     if pace_Bps is not None and not all(answer["paced_connections"] for answer in answers):
         raise WireboundError("no connection of the all-reduce could be paced")
     readings = {size: [answer["times"][str(size)] for answer in answers] for size in sizes}
-    return [AllreduceTimes(size, _times(readings[size], in_a_row[size])) for size in sizes]
+    return [AllreduceTimes(size, _times(readings[size])) for size in sizes]
 
 
 def utilization(times: AllreduceTimes, ranks: int, rate_Bps: float) -> float:
@@ -77,9 +70,9 @@ def utilization(times: AllreduceTimes, ranks: int, rate_Bps: float) -> float:
     return ring_sent_bytes(times.size, ranks) / (rate_Bps * times.median_s)
 
 
-def _times(readings: list[list[Any]], in_a_row: int) -> tuple[float, ...]:
+def _times(readings: list[list[Any]]) -> tuple[float, ...]:
     # The ranks share one clock, and the wait for a late rank is not the network's.
     return tuple(
-        (max(end for _, end in repetition) - max(start for start, _ in repetition)) / in_a_row
+        max(end for _, end in repetition) - max(start for start, _ in repetition)
         for repetition in zip(*readings, strict=True)
     )

@@ -20,7 +20,6 @@ def predictions_document(
         "calibrations": [
             asdict(one.calibration)
             | {
-                "message_time": asdict(one.message_time),
                 "processor": asdict(one.processor),
                 "codecs": {label: asdict(codec) for label, codec in one.codecs.items()},
                 "profiles": [

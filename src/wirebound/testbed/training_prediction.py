@@ -5,15 +5,15 @@ from dataclasses import asdict, dataclass
 
 from wirebound.model import Cluster, Codec, Compressor, Step, Workload
 from wirebound.profile.machine import usable_cores
-from wirebound.testbed.calibration import SIZES, Calibration, calibrate
+from wirebound.testbed.calibration import Calibration, calibrate
 from wirebound.testbed.codec_cost import CODED_IN_PLACE, codec_in_place, measure_codec
 from wirebound.testbed.compute_profile import between_profiles, profiled_workload
-from wirebound.testbed.message_time import MessageTime, fit_message_time
+from wirebound.testbed.message_link import message_link
 from wirebound.testbed.processor_cost import ProcessorCost, contended_step, measure_processor_cost
 from wirebound.testbed.ranks import GlooRanks
 from wirebound.testbed.training_case import TrainingCase, profile_job, profiled_techniques, with_codec
 
-_CALIBRATION_S = 3.0
+_CALIBRATION_ROUNDS = 3
 _ROUNDS = 3
 
 
@@ -25,7 +25,6 @@ class Preparation:
     """
 
     calibration: Calibration
-    message_time: MessageTime
     processor: ProcessorCost
     workloads: dict[tuple[str, int, str], Workload]
     codecs: dict[str, Codec]
@@ -47,7 +46,7 @@ def prepare(
 
     Raises `WireboundError` when a process fails.
     """
-    calibration = calibrate(group, rate_Bps, budget_s=_CALIBRATION_S)
+    calibration = calibrate(group, rate_Bps, rounds=_CALIBRATION_ROUNDS)
     processor = measure_processor_cost(group, rate_Bps)
     workloads: dict[tuple[str, int, str], Workload] = {}
 
@@ -74,8 +73,7 @@ def prepare(
             codecs[compressor.label] = codec_in_place(plain, coded, compressor)
         else:
             codecs[compressor.label] = measure_codec(group, compressor)
-    message_time = fit_message_time(group.network.ranks, rate_Bps, SIZES, calibration.median_s)
-    return Preparation(calibration, message_time, processor, workloads, codecs)
+    return Preparation(calibration, processor, workloads, codecs)
 
 
 def predict_training(case: TrainingCase, prepared: Preparation) -> Prediction:
@@ -88,7 +86,7 @@ def predict_training(case: TrainingCase, prepared: Preparation) -> Prediction:
     # Which messages there are may depend on the link, and which link describes them on the messages.
     sizes: list[float] = list(workload.sizes)
     for _ in range(_ROUNDS):
-        link = prepared.message_time.link(sizes, case.rate_Bps)
+        link = message_link(prepared.calibration, sizes, case.rate_Bps)
         cluster = Cluster(nodes=case.ranks, inter=link)
         step, slowed = contended_step(workload, cluster, method, prepared.processor, cores=usable_cores() or 1)
         sizes = [message.size / step.wire_ratio for message in step.messages]

@@ -50,7 +50,7 @@ def pace(order: Order) -> int:
 def time_allreduces(group: Any, rank: int, order: Order) -> Order:
     """Time all-reduces of `sizes` bytes, `repetitions` rounds in random order, each after a barrier.
 
-    `in_a_row` says for each size how many are timed together. ``busy_s`` are the seconds that this process computed.
+    `in_a_row` says for some sizes how many are timed together; ``busy_s`` are the seconds that this process computed.
     """
     import torch
 
@@ -79,7 +79,7 @@ def time_allreduces(group: Any, rank: int, order: Order) -> Order:
         for size in shuffle.sample(sizes, len(sizes)):
             group.barrier().wait()
             start, computed = time.perf_counter(), time.process_time()
-            for _ in range(order["in_a_row"][str(size)]):
+            for _ in range(order.get("in_a_row", {}).get(str(size), 1)):
                 group.allreduce([buffers[size]]).wait()
             times[size].append((start, time.perf_counter()))
             busy[size].append(time.process_time() - computed)

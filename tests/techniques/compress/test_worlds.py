@@ -18,6 +18,7 @@ import wirebound
 from wirebound.simulate.compressors import compressor_named, payload_bytes
 from wirebound.techniques.compress.compressor import compressor_of
 from wirebound.techniques.compress.dgc import Dgc
+from wirebound.techniques.compress.difference import Difference, mean_estimate
 from wirebound.techniques.compress.gtopk_tree import children, parent
 from wirebound.techniques.compress.terngrad import TernGradShared
 
@@ -94,6 +95,23 @@ def test_all_workers_end_with_the_same_bits(world, text):
         assert equal(rank[text]["parameters"], world[0][text]["parameters"])
         for step in range(STEPS):
             assert equal(rank[text]["gradients"][step], world[0][text]["gradients"][step])
+
+
+@pytest.mark.parametrize(("text", "close"), [("topk:0.1", 1e-5), ("fp16", 2e-2)])
+def test_differences_add_up_to_the_mean_of_the_workers_estimates(world, text, close):
+    """Sums in half precision round each difference; the sparse ones are exact."""
+    compressor = Difference(compressor_of(compressor_named(text)), extrapolation=0.5)
+    states = {(rank, name): compressor.new_state(0, rank, 0) for rank in range(len(world)) for name in SHAPES}
+    for step in range(STEPS):
+        for rank in range(len(world)):
+            for name, gradient in given(rank, step).items():
+                compressor.encode(gradient, states[rank, name])
+        for name, shape in SHAPES.items():
+            expected = mean_estimate([states[rank, name].estimate for rank in range(len(world))]).view(shape)
+            for rank in world:
+                torch.testing.assert_close(
+                    rank["differences"][text][step][name], expected, rtol=0, atol=close, msg=f"{name} in step {step}"
+                )
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -18,7 +18,9 @@ from torch.nn.parallel import DistributedDataParallel
 from wirebound.errors import WireboundError
 from wirebound.simulate.compressors import compressor_named
 from wirebound.techniques.compress import hooks, powersgd
+from wirebound.techniques.compress.compressor import compressor_of
 from wirebound.techniques.compress.dgc import Dgc
+from wirebound.techniques.compress.difference import Difference
 
 SHAPES = {"scalar": (1,), "bias": (7,), "matrix": (33, 5), "filter": (4, 3, 3, 3), "long": (1001,)}
 TEXTS = (
@@ -134,6 +136,16 @@ def torchs_own(hook, rank, group):
     return run(model, rank, range(STEPS))
 
 
+def differences(rank, group):
+    """Gradients of differences to the last step, sparse and gathered, and in half precision and summed."""
+    found = {}
+    for text in ("topk:0.1", "fp16"):
+        model = DistributedDataParallel(Given(), process_group=group, bucket_cap_mb=0.001)
+        hooks.register(model, Difference(compressor_of(compressor_named(text)), extrapolation=0.5), group)
+        found[text] = run(model, rank, range(STEPS))
+    return found
+
+
 def one(text, rank, group):
     model, state = wrapped(text, group)
     result = {"gradients": run(model, rank, range(STEPS))}
@@ -162,6 +174,7 @@ def main(folder, rank):
     for world, group in groups.items():
         if rank < world:
             found[world] = {text: one(text, rank, group) for text in TEXTS}
+            found[world]["differences"] = differences(rank, group)
             found[world]["torch fp16"] = torchs_own(fp16_compress_hook, rank, group)
         dist.barrier()
     torch.save(found, folder / f"rank-{rank}.pt")

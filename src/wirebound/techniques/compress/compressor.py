@@ -1,7 +1,7 @@
 """What all compressors have in common, and their catalogue by the names that the command line uses."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -19,8 +19,8 @@ class GradientCompressor(Protocol):
     that shape) where one is given: fresh memory costs more than most decoding.
     """
 
-    travels: ClassVar[Travel]
-
+    @property
+    def travels(self) -> Travel: ...
     def new_state(self, seed: int, worker: int, tensor: int) -> Any: ...
     def encode(self, tensor: Tensor, state: Any) -> Payload: ...
     def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor: ...

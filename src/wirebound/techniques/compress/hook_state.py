@@ -9,6 +9,7 @@ from torch import Tensor
 
 from wirebound.errors import InputError, WireboundError
 from wirebound.techniques.compress.compressor import GradientCompressor
+from wirebound.techniques.compress.difference import Difference
 from wirebound.techniques.compress.payload import Payload
 from wirebound.techniques.compress.state import State
 
@@ -68,6 +69,11 @@ class HookState:
         """Encode all gradients of a bucket, in its order."""
         pairs = zip(bucket.parameters(), bucket.gradients(), strict=True)
         return [self.encode(self.name_of(parameter), gradient) for parameter, gradient in pairs]
+
+    def arrived(self, parameter: Tensor, mean: Tensor) -> None:
+        """Turn the mean that came out of a collective into the gradient: where it is a difference, add the past."""
+        if isinstance(self.compressor, Difference):
+            mean.copy_(self.compressor.received(mean, self.states[self.name_of(parameter)].mean))
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
         """Return this worker's state of every parameter; every worker saves its own."""

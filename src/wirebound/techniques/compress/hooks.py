@@ -65,8 +65,10 @@ def all_reduce_hook(state: HookState, bucket: GradBucket) -> torch.futures.Futur
 
     def decode(future: Any) -> Tensor:
         parts = torch.split(values, [payload.buffers[0].numel() for payload in payloads])
-        for payload, part, gradient in zip(payloads, parts, bucket.gradients(), strict=True):
+        pairs = zip(bucket.parameters(), bucket.gradients(), strict=True)
+        for payload, part, (parameter, gradient) in zip(payloads, parts, pairs, strict=True):
             gradient.copy_(state.compressor.decode(Payload((part,), payload.known), gradient.shape))
+            state.arrived(parameter, gradient)
         return bucket.buffer()
 
     return _then(dist.all_reduce(values, group=state.group, async_op=True), decode)
@@ -101,11 +103,12 @@ def all_gather_hook(state: HookState, bucket: GradBucket) -> torch.futures.Futur
     payloads = state.encoded(bucket)
 
     def decode(gathered: list[list[Payload]]) -> None:
-        for number, gradient in enumerate(bucket.gradients()):
+        for number, (parameter, gradient) in enumerate(zip(bucket.parameters(), bucket.gradients(), strict=True)):
             total = torch.zeros(gradient.shape, device=gradient.device)
             for theirs in gathered:
                 total += state.compressor.decode(theirs[number], gradient.shape) / state.workers
             gradient.copy_(total)
+            state.arrived(parameter, gradient)
 
     return _gathered(state, bucket, payloads, decode)
 

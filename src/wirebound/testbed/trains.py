@@ -1,0 +1,79 @@
+"""Seconds per message of messages that follow each other without a pause, as a replayed step sends them."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wirebound.profile.spread import median
+from wirebound.testbed.ranks import GlooRanks
+
+#: So many messages make up a train: one alone would enjoy the burst that an idle link lets pass at once.
+_FEWEST, _MOST = 2, 40
+#: Trains of small messages move about as much as this.
+_TRAIN_BYTES = 2**18
+#: Links are idle for so long between trains, and each message may take so much longer than its bytes do.
+_PAUSE_S, _ALLOWANCE_S = 0.02, 2e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Train:
+    """`count` messages of `size` bytes in a row, and how long each took on average, in seconds, in each round."""
+
+    size: int
+    count: int
+    times_s: tuple[float, ...]
+
+    @property
+    def median_s(self) -> float:
+        """The median, in seconds."""
+        return median(self.times_s)
+
+
+def time_trains(
+    ranks: GlooRanks, sizes: Sequence[int], *, servers: int, rate_Bps: float, rounds: int, seed: int = 0
+) -> list[Train]:
+    """Have the ranks exchange trains of messages of `sizes` bytes (multiples of 4), and time them.
+
+    The last `servers` ranks are parameter servers; without any, messages are all-reduced. The links were set to
+    `rate_Bps` bytes per second before. Messages go the way of a replayed step, so that what the processes themselves
+    take is in their times. Raises `WireboundError` when a process fails.
+    """
+    workers = ranks.network.ranks - servers
+    counts = {size: max(_FEWEST, min(_MOST, _TRAIN_BYTES // size)) for size in sizes}
+    # At most two directions, or twice round a ring.
+    expected = {size: counts[size] * (2 * size / rate_Bps + _ALLOWANCE_S) + _PAUSE_S for size in sizes}
+    messages: list[dict[str, Any]] = []
+    begins: dict[int, int] = {}
+    ready_s = 0.0
+    for size in random.Random(seed).sample(list(sizes), len(sizes)):
+        begins[size] = len(messages)
+        messages += [{"bytes": size, "ready_s": ready_s, "tensors": [0]}] * counts[size]
+        ready_s += expected[size]
+    order = {
+        "do": "replay",
+        "servers": servers,
+        "steps": rounds,
+        "warm_up": 1,
+        "folder": str(ranks.network.folder),
+        "priority": False,
+        "credit_bytes": None,
+        "forward_s": 0.0,
+        "backward_s": ready_s,
+        "optimizer_s": 0.0,
+        "messages": messages,
+        "pace_Bps": ranks.network.pace_Bps(max(workers, servers) if servers else 1),
+    }
+    answers = ranks.ask(order, time_limit_s=60 + 5 * (rounds + 2) * ready_s)[:workers]
+    return [
+        Train(
+            size, counts[size], tuple(_seconds(answers, number, begins[size], counts[size]) for number in range(rounds))
+        )
+        for size in sizes
+    ]
+
+
+def _seconds(answers: Sequence[dict[str, Any]], number: int, begin: int, count: int) -> float:
+    """The mean over the workers, which end together but for the last message."""
+    steps = [answer["messages"][number] for answer in answers]
+    return sum(float(step[begin + count - 1][1] - step[begin][0]) for step in steps) / (len(steps) * count)
