@@ -73,11 +73,13 @@ class TcpCounter(LinkCounter):
 
 def open_connections() -> list[socket.socket]:
     """Return a handle of its own for each open TCP connection of this process (Linux); the caller closes them."""
-    found = []
+    found, seen = [], set()
     for entry in list(Path("/proc/self/fd").iterdir()):
         try:
-            if not str(entry.readlink()).startswith("socket:"):
+            target = str(entry.readlink())  # names the socket: a library may hold several handles of one
+            if not target.startswith("socket:") or target in seen:
                 continue
+            seen.add(target)
             connection = socket.socket(fileno=os.dup(int(entry.name)))
         except OSError:
             continue  # closed since the listing
