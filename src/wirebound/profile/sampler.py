@@ -11,6 +11,15 @@ from wirebound.profile.counters import RunQueueDelay, link_counter, process_cpu_
 SHORTEST_S, LONGEST_S = 0.002, 0.010
 
 
+def check_interval(interval_s: float) -> None:
+    """Raise `InputError` for an interval between readings that is out of range."""
+    if not SHORTEST_S <= interval_s <= LONGEST_S:
+        raise InputError(
+            f"an interval of {1e3 * interval_s:g} ms must be {1e3 * SHORTEST_S:g} ms at least, and"
+            f" {1e3 * LONGEST_S:g} ms at most"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The counters at one moment of the processor's timer; None for what this system does not count."""
@@ -29,11 +38,7 @@ class Sampler:
     """
 
     def __init__(self, interval_s: float) -> None:
-        if not SHORTEST_S <= interval_s <= LONGEST_S:
-            raise InputError(
-                f"an interval of {1e3 * interval_s:g} ms must be {1e3 * SHORTEST_S:g} ms at least, and"
-                f" {1e3 * LONGEST_S:g} ms at most"
-            )
+        check_interval(interval_s)
         self.interval_s = interval_s
         self.readings: list[Reading] = []
         self._link = link_counter()

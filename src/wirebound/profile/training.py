@@ -38,6 +38,7 @@ class TrainingProfile:
     batches: tuple[BatchTiming, ...]
     loading_samples_s: tuple[float, ...]
     memory: PeakMemory | None
+    last_batch: Any
 
 
 def profile_training(
@@ -105,6 +106,7 @@ def profile_training(
         batches=samples,
         loading_samples_s=tuple(round(seconds, 9) for seconds in feed.seconds),
         memory=peak,
+        last_batch=feed.batch,
     )
 
 
