@@ -29,7 +29,8 @@ def data_parallel_work(job: TrainingJob, batch: Any, device: str, *, bucket_cap_
         )
     began: list[float] = []
 
-    def hook(_: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+    # PyTorch insists on this annotation.
+    def hook(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         began.append(time.perf_counter())
         return allreduce_hook(dist.group.WORLD, bucket)  # type: ignore[arg-type]
 

@@ -52,6 +52,8 @@ def process_group(device: str) -> Iterator[None]:
         raise WireboundError(f"the ranks could not meet: {reason}: were all of them started?") from None
     try:
         yield
+    except RuntimeError as error:  # what all backends raise when another rank is gone
+        raise WireboundError(f"the ranks' measurement stopped: {' '.join(str(error).split())}") from error
     finally:
         dist.destroy_process_group()
 
