@@ -25,7 +25,13 @@ ARROWS = {
     "testbed": {"files", "model", "simulate", "fit", "profile", "techniques"},
 }
 #: These stand on top and may import everything but each other's users.
-ON_TOP = {"study": {"cli"}, "figures": {"study", "cli"}, "timeline_figure": {"study", "cli"}, "cli": set()}
+ON_TOP = {
+    "study": {"cli"},
+    "figures": {"study", "cli"},
+    "timeline_figure": {"study", "cli"},
+    "utilization_figure": {"study", "cli"},
+    "cli": set(),
+}
 STANDARD_LIBRARY_ONLY = {"errors", "units", "model", "simulate"}
 #: Modules of `simulate` that are the fast path and may use NumPy and Numba.
 FAST_PATH = {"sweep.py", "sweep_axes.py", "sweep_kernels.py", "sweep_range.py"}

@@ -9,14 +9,16 @@ import os
 import socket
 import struct
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
 
 #: Offset of ``tcpi_bytes_sent`` in Linux's ``struct tcp_info`` (linux/tcp.h, since 4.19), 64 bits.
 _BYTES_SENT_OFFSET = 200
 #: Connections and threads come and go; looking for new ones costs more than reading the known ones.
-_LOOK_AGAIN_AFTER_READINGS = 50
+_LOOK_AGAIN_AFTER_READINGS = 10
 
 
 class LinkCounter(ABC):
@@ -133,37 +135,54 @@ def link_counter() -> LinkCounter | None:
     return counter
 
 
-class RunQueueDelay:
-    """The time that the threads of this process were ready to run but waited for a core (Linux, ``schedstat``).
+@dataclass(frozen=True, slots=True)
+class ProcessTimes:
+    """Seconds so far of all threads together: on a core, and ready to run but waiting for one (None: not told)."""
 
-    The files stay open, for opening one costs ten times as much as reading it. What an ended thread had waited stays
-    counted, so the sum never falls.
+    cpu_s: float
+    waiting_s: float | None
+
+
+class ProcessCounter:
+    """Times of this process; those of the thread that reads them are left out.
+
+    Linux tells both for each thread: its clock, which is exact also for a thread that runs at this moment (that of the
+    whole process lags by a tick), and the second figure of ``schedstat``. Files stay open, for opening one costs ten
+    times as much as reading it. What an ended thread had stays counted, so no sum ever falls. Elsewhere there is the
+    process's clock alone.
     """
 
     def __init__(self) -> None:
-        self._files: dict[str, int] = {}
-        self._waited_ns: dict[str, int] = {}
-        self._ended_ns = 0
+        self._files: dict[int, int] = {}
+        self._cpu_ns: dict[int, int] = {}
+        self._waiting_ns: dict[int, int] = {}
+        self._ended_cpu_ns = self._ended_waiting_ns = 0
         self._readings = 0
-        self.available = self.seconds() is not None
 
-    def seconds(self) -> float | None:
-        """Return the seconds waited so far by all threads together, None where the system does not tell."""
+    def read(self) -> ProcessTimes:
+        """Return the times so far."""
         if self._readings % _LOOK_AGAIN_AFTER_READINGS == 0:
             self._look()
         self._readings += 1
+        if not self._files:
+            return ProcessTimes(time.process_time() - time.thread_time(), None)
+        reader = threading.get_native_id()
         for thread, file in list(self._files.items()):
+            if thread == reader:
+                continue
             try:
-                self._waited_ns[thread] = int(os.pread(file, 64, 0).split()[1])
+                self._cpu_ns[thread] = time.clock_gettime_ns(_thread_clock(thread))
+                self._waiting_ns[thread] = int(os.pread(file, 64, 0).split()[1])
             except (OSError, IndexError, ValueError):
                 self._forget(thread)
-        if not self._files:
-            return None
-        return (self._ended_ns + sum(self._waited_ns.values())) / 1e9
+        return ProcessTimes(
+            (self._ended_cpu_ns + sum(self._cpu_ns.values())) / 1e9,
+            (self._ended_waiting_ns + sum(self._waiting_ns.values())) / 1e9,
+        )
 
     def _look(self) -> None:
         try:
-            threads = os.listdir("/proc/self/task")
+            threads = [int(name) for name in os.listdir("/proc/self/task")]
         except OSError:
             return
         for thread in threads:
@@ -171,9 +190,10 @@ class RunQueueDelay:
                 with contextlib.suppress(OSError):
                     self._files[thread] = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
 
-    def _forget(self, thread: str) -> None:
+    def _forget(self, thread: int) -> None:
         os.close(self._files.pop(thread))
-        self._ended_ns += self._waited_ns.pop(thread, 0)
+        self._ended_cpu_ns += self._cpu_ns.pop(thread, 0)
+        self._ended_waiting_ns += self._waiting_ns.pop(thread, 0)
 
     def close(self) -> None:
         """Close the files."""
@@ -181,6 +201,6 @@ class RunQueueDelay:
             self._forget(thread)
 
 
-def process_cpu_s() -> float:
-    """Return the processor time of all threads of this process in seconds, in user and in kernel mode."""
-    return time.process_time()
+def _thread_clock(thread: int) -> int:
+    """The clock of a thread's processor time, as Linux numbers it (CPUCLOCK_SCHED of one thread)."""
+    return (~thread << 3) | 6

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 from wirebound.errors import InputError
-from wirebound.profile.counters import RunQueueDelay, link_counter, process_cpu_s
+from wirebound.profile.counters import ProcessCounter, link_counter
 
 #: Between two readings, in seconds: finer costs more than it shows, coarser hides what happens within a step.
 SHORTEST_S, LONGEST_S = 0.002, 0.010
@@ -31,7 +31,7 @@ class Reading:
 
 
 class Sampler:
-    """Reads the counters every `interval_s` seconds while it is `on`; the first and last readings are made at once.
+    """A thread reads the counters every `interval_s` seconds between `on` and `off`.
 
     The reader's own processor time is left out of what it tells. A reading may come late where all cores are busy:
     each has the moment at which it was really made. Raises `InputError` for an interval out of range.
@@ -42,8 +42,6 @@ class Sampler:
         self.interval_s = interval_s
         self.readings: list[Reading] = []
         self._link = link_counter()
-        self._run_queue = RunQueueDelay()
-        self._own_s = 0.0
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
 
@@ -59,42 +57,38 @@ class Sampler:
         self.off()
         if self._link is not None:
             self._link.close()
-        self._run_queue.close()
 
     def on(self) -> None:
-        """Begin to read, with a new list of readings."""
+        """Begin to read, with a new list of readings; returns once the first is made."""
         self.off()
         self.readings = []
-        self._ended = threading.Event()
-        self._read()
-        self._thread = threading.Thread(target=self._sample, args=(self._ended,), name="counters", daemon=True)
+        self._ended, begun = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._sample, args=(self._ended, begun), name="counters", daemon=True)
         self._thread.start()
+        begun.wait()
 
     def off(self) -> None:
         """Read once more and stop; does nothing where nothing is read."""
-        if self._thread is None:
-            return
-        self._ended.set()
-        self._thread.join()
-        self._thread = None
-        self._read()
+        if self._thread is not None:
+            self._ended.set()
+            self._thread.join()
+            self._thread = None
 
-    def _sample(self, ended: threading.Event) -> None:
-        began, due = self._own_s, time.perf_counter()
-        while True:
-            due = max(due + self.interval_s, time.perf_counter())
-            stop = ended.wait(max(0.0, due - time.perf_counter()))
-            self._own_s = began + time.thread_time()
-            if stop:
-                return
-            self._read()
-
-    def _read(self) -> None:
-        self.readings.append(
-            Reading(
-                time.perf_counter(),
-                process_cpu_s() - self._own_s,
-                None if self._link is None else self._link.sent_bytes(),
-                self._run_queue.seconds() if self._run_queue.available else None,
-            )
-        )
+    def _sample(self, ended: threading.Event, begun: threading.Event) -> None:
+        times = ProcessCounter()
+        due = time.perf_counter()
+        try:
+            while True:
+                stop = ended.is_set()
+                sent = None if self._link is None else self._link.sent_bytes()
+                now = times.read()
+                self.readings.append(Reading(time.perf_counter(), now.cpu_s, sent, now.waiting_s))
+                begun.set()
+                if stop:
+                    return
+                # After a late reading the next is not made at once: so short a span would tell no rate.
+                due = max(due + self.interval_s, time.perf_counter() + self.interval_s / 2)
+                ended.wait(max(0.0, due - time.perf_counter()))
+        finally:
+            begun.set()
+            times.close()

@@ -67,14 +67,14 @@ def train_step(
             optimizer.step()
             optimizer.zero_grad()
         end = clock.mark()
-    # The mark of the first layer's start is left out: the time before it belongs to that layer.
-    later_layers = list(marks.layers.values())[1:]
-    seconds = iter(clock.seconds([began, forward_end, backward_end, end, *marks.ready.values(), *later_layers]))
+    hooked = [*marks.ready.values(), *marks.layers.values()]
+    seconds = iter(clock.seconds([began, forward_end, backward_end, end, *hooked]))
     start_s, forward_s, backward_end_s, end_s = (next(seconds) for _ in range(4))
     backward_s = backward_end_s - forward_s
     # Events are read in single precision: a gradient is never ready before backward began, nor after it ended.
     ready_s = {name: min(max(next(seconds) - forward_s, 0.0), backward_s) for name in marks.ready}
-    moments = [start_s, *seconds, forward_s]
+    # Not the first layer's start: the time before it belongs to that layer.
+    moments = [start_s, *list(seconds)[1:], forward_s]
     return StepRecord(
         forward_s=forward_s,
         backward_s=backward_s,
@@ -86,7 +86,9 @@ def train_step(
 
 def _check_loss(loss: object) -> None:
     if not isinstance(loss, Tensor):
-        raise InputError(f"the loss is a {type(loss).__name__}, not a tensor: return the tensor to call backward() on")
+        raise InputError(
+            f"the loss is of type {type(loss).__name__}, not a tensor: return the tensor to call backward() on"
+        )
     if loss.numel() != 1:
         raise InputError(f"the loss has the shape {tuple(loss.shape)}: it must be one number, such as its mean()")
     if not loss.requires_grad:
