@@ -96,11 +96,8 @@ def batch_of(batch: object) -> int | None:
 
 def _import_function(reference: str) -> Callable[..., Any]:
     module_name, colon, function_name = reference.partition(":")
-    if (
-        not colon
-        or module_name.endswith(".py")
-        or not all(part.isidentifier() for part in (*module_name.split("."), function_name))
-    ):
+    named = all(part.isidentifier() for part in (*module_name.split("."), function_name))
+    if not colon or not named or module_name.endswith(".py"):
         raise InputError(
             f"--model {reference}: name a function as package.module:function, such as train:make_job for make_job in"
             " train.py"
@@ -128,9 +125,7 @@ def _import_function(reference: str) -> Callable[..., Any]:
         has = f"it has {', '.join(own)}" if own else "it has none of its own"
         raise InputError(f"--model {reference}: {module_name} has no function {function_name!r}: {has}")
     if not callable(function):
-        raise InputError(
-            f"--model {reference}: is of type {type(function).__name__}, not a function that returns a job"
-        )
+        raise InputError(f"--model {reference}: is {_kind(function)}, not a function")
     return function  # type: ignore[no-any-return]
 
 
@@ -154,23 +149,17 @@ def _call(name: str, function: Callable[..., Any], arguments: dict[str, Any], se
         torch.manual_seed(seed)
         result = function(**arguments)
     if not isinstance(result, tuple) or len(result) not in (3, 4):
-        given = (
-            f"a tuple of {len(result)}" if isinstance(result, tuple) else f"something of type {type(result).__name__}"
-        )
-        raise InputError(f"{name}: returned {given}: it must return {_CONTRACT}")
+        given = f"a tuple of {len(result)}" if isinstance(result, tuple) else _kind(result)
+        raise InputError(f"{name}: what it returns is {given}: it must return {_CONTRACT}")
     model, loss, data = result[:3]
     if not isinstance(model, nn.Module):
-        raise InputError(
-            f"{name}: its model is of type {type(model).__name__}, not a torch.nn.Module: return {_CONTRACT}"
-        )
+        raise InputError(f"{name}: its model is {_kind(model)}, not a torch.nn.Module: return {_CONTRACT}")
     if not callable(loss):
-        raise InputError(f"{name}: its loss is of type {type(loss).__name__}, not a function loss(model, batch)")
+        raise InputError(f"{name}: its loss is {_kind(loss)}, not a function loss(model, batch)")
     if not is_batch(data) and not hasattr(data, "__iter__"):
-        raise InputError(
-            f"{name}: its data is of type {type(data).__name__}: return a batch, or something that gives batches"
-        )
+        raise InputError(f"{name}: its data is {_kind(data)}: return a batch, or something that gives batches")
     if len(result) == 4 and not isinstance(result[3], torch.optim.Optimizer):
-        raise InputError(f"{name}: its optimizer is of type {type(result[3]).__name__}, not a torch.optim.Optimizer")
+        raise InputError(f"{name}: its optimizer is {_kind(result[3])}, not a torch.optim.Optimizer")
     return result
 
 
@@ -179,3 +168,7 @@ def _default_optimizer(name: str, model: nn.Module) -> torch.optim.Optimizer:
     if not trained:
         raise InputError(f"{name}: the model has no parameters that need a gradient: there is nothing to train")
     return torch.optim.SGD(trained, lr=0.001, momentum=0.9)
+
+
+def _kind(value: object) -> str:
+    return f"of type {type(value).__name__}"

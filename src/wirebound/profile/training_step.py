@@ -86,9 +86,7 @@ def train_step(
 
 def _check_loss(loss: object) -> None:
     if not isinstance(loss, Tensor):
-        raise InputError(
-            f"the loss is of type {type(loss).__name__}, not a tensor: return the tensor to call backward() on"
-        )
+        raise InputError(f"the loss is of type {type(loss).__name__}, not a tensor with a backward()")
     if loss.numel() != 1:
         raise InputError(f"the loss has the shape {tuple(loss.shape)}: it must be one number, such as its mean()")
     if not loss.requires_grad:
