@@ -210,14 +210,17 @@ def test_work_is_repeated_with_the_counters_on_and_off():
         done.append(began)
         return began, time.perf_counter()
 
+    # What rank 0 says: a piece takes 4 ms; go on (four times, before each pair); go on (five times), and stop.
+    said = [0.004, *[0.0] * 4, *[0.0] * 5, 1.0]
+
     def agree(value):
         told.append(value)
-        return 0.004
+        return said[len(told) - 1]
 
     series = sample_work(work, agree, phase="all-reduce", rank=3, interval_s=0.002, seconds=0.04, pairs=4)
-    # Twice to warm up and to learn how long it takes; four pairs, each of 8 ms; then 40 ms.
+    # Twice to warm up and to learn how long it takes; four pairs, each of 2 pieces (8 ms) with and without; then 5 × 2.
     assert len(done) == 2 + 4 * 2 * 2 + 10
-    assert len(told) == 1
+    assert len(told) == len(said)
     assert series.rank == 3
     assert len(series.communication_start_s) == len(series.communication_end_s) == 10
     assert series.overhead.pairs == 4

@@ -8,6 +8,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from wirebound.errors import InputError, WireboundError
@@ -17,6 +18,8 @@ from wirebound.profile.schema import CollectiveTiming, Profile
 from wirebound.profile.spread import interquartile_range, median
 from wirebound.profile.training import TrainingProfile
 
+#: Ranks profile at their own pace before they meet.
+_PATIENCE = timedelta(minutes=10)
 #: A rank whose step takes this much longer than rank 0's is worth a word: all of them wait for it.
 _SLOWER_LIMIT = 0.05
 
@@ -46,7 +49,7 @@ def process_group(device: str) -> Iterator[None]:
     if on_gpu:
         torch.cuda.set_device(device)
     try:
-        dist.init_process_group("nccl" if on_gpu else "gloo")
+        dist.init_process_group("nccl" if on_gpu else "gloo", timeout=_PATIENCE)
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise WireboundError(f"the ranks could not meet: {reason}: were all of them started?") from None

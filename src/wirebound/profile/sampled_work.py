@@ -11,7 +11,8 @@ from wirebound.profile.utilization import series_of
 #: One piece of work of all ranks: returns when it began and ended to communicate, on the processor's timer.
 Work = Callable[[], tuple[float, float]]
 
-_MOST_PIECES = 2000
+_MOST_PIECES = 1000
+_FEWEST_PAIRS = 3
 
 
 def sample_work(
@@ -28,9 +29,9 @@ def sample_work(
 ) -> CounterSeries:
     """Do `work` for about `seconds` with the counters read every `interval_s`, and return the series of this rank.
 
-    Before that, `pairs` neighbouring pieces of work run with the counters on and off, in turns, as many as
-    `pairs_limit_s` leaves time for: the ratio of their times is the counters' overhead. Every rank must call this;
-    `agree(value)` returns rank 0's value to all of them, so that all do the same number of pieces.
+    Before that, neighbouring pieces of work run with the counters on and off, in turns, `pairs` times or for about
+    `pairs_limit_s` (never fewer than 3 times): the ratio of their times is the counters' overhead. Every rank must call
+    this; `agree(value)` returns rank 0's value to all of them, so that all do the same number of pieces.
     """
     with Sampler(interval_s) as sampler:
         work()
@@ -39,22 +40,26 @@ def sample_work(
         piece_s = max(agree(time.perf_counter() - began), 1e-6)
         # What is shorter than a few readings would hide their cost, or meet none of them.
         repeats = max(1, min(_MOST_PIECES, round(4 * interval_s / piece_s)))
-        pairs = max(3, min(pairs, int(pairs_limit_s / (2 * repeats * piece_s))))
-        ratios = []
-        for pair in range(pairs):
+        ratios: list[float] = []
+        began = time.perf_counter()
+        while len(ratios) < pairs and not agree(
+            float(len(ratios) >= _FEWEST_PAIRS and time.perf_counter() - began > pairs_limit_s)
+        ):
             times = {}
-            for on in (True, False) if pair % 2 == 0 else (False, True):
+            for on in (True, False) if len(ratios) % 2 == 0 else (False, True):
                 if on:
                     sampler.on()
-                began = time.perf_counter()
+                start = time.perf_counter()
                 for _ in range(repeats):
                     work()
-                times[on] = time.perf_counter() - began
+                times[on] = time.perf_counter() - start
                 sampler.off()
             ratios.append(times[True] / times[False])
-        pieces = max(2, min(_MOST_PIECES, round(seconds / piece_s)))
+        communication: list[tuple[float, float]] = []
+        began = time.perf_counter()
         sampler.on()
-        communication = [work() for _ in range(pieces)]
+        while not agree(float(time.perf_counter() - began > seconds)):
+            communication += [work() for _ in range(repeats)]
         sampler.off()
         return series_of(
             sampler.readings,
