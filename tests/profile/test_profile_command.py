@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -160,6 +161,30 @@ def test_a_device_that_is_not_there(folder):
     done = run(folder, "profile", "--device", "cuda", "--out", "P.json")
     assert done.returncode == 2
     assert "PyTorch finds no CUDA device here: use --device cpu" in done.stderr
+
+
+MINE = """
+import torch
+from torch.utils.data import TensorDataset
+
+dataset = TensorDataset(torch.randn(40, 6), torch.randint(0, 3, (40,)))
+
+
+class Model(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(6, 3)
+"""
+
+
+def test_the_function_in_the_readme_works(tmp_path):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [sample] = [text for text in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "def make_job" in text]
+    (tmp_path / "train.py").write_text(sample, encoding="utf-8")
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    words = ["--model", "train:make_job", "--batches", "4,8", "--steps", "2", "--no-collectives", "--out", "P.json"]
+    done = run(tmp_path, "profile", *words)
+    assert done.returncode == 0, done.stderr
+    assert load_profile(tmp_path / "P.json").batch_size == 32
 
 
 def offspring(process):
