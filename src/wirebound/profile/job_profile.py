@@ -69,7 +69,8 @@ def profile_job(request: JobRequest, progress: Progress | None = None) -> Profil
         job = make_job(f"resnet20-{request.device}", resnet20_job, batch_size=batch_size, device=device, seed=seed)
     else:
         job = load_job(request.model, batch_size=batch_size, device=device, seed=seed)
-    training = f"{job.name}: {request.steps} training steps with hooks, {request.steps} without"
+    shown = "ResNet-20" if request.model is None else job.name
+    training = f"{shown}: {request.steps} training steps with hooks, {request.steps} without"
     if request.batches:
         training += f", and a few at {len(set(request.batches))} batch sizes"
     tell(0.1, training)
