@@ -13,7 +13,7 @@ from wirebound.profile.collectives import measure_allreduce_counters
 from wirebound.profile.counters import InterfaceCounter, ProcessCounter, TcpCounter, link_counter
 from wirebound.profile.observations import CounterSeries
 from wirebound.profile.pacing import pacing_available
-from wirebound.profile.ranks import group_timing
+from wirebound.profile.ranks import group_timing, launched_rank, launched_with_ranks, local_device
 from wirebound.profile.record_utilization import COLUMNS, load_utilization, measure_utilization
 from wirebound.profile.sampled_work import sample_work
 from wirebound.profile.sampler import Reading, Sampler
@@ -232,6 +232,22 @@ def test_the_time_of_ranks_without_a_common_timer_is_that_of_the_last_to_come():
     timing = group_timing(64, [[(1.0, 1.5), (2.4, 2.7)], [(901.3, 901.5), (902.1, 902.7)]], "nccl")
     assert timing.times_s == pytest.approx((0.2, 0.3))
     assert (timing.ranks, timing.backend, timing.size) == (2, "nccl", 64)
+
+
+def test_who_is_one_of_several_ranks(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    assert (launched_with_ranks(), launched_rank(), local_device("cuda")) == (False, 0, "cuda")
+    launched = {"RANK": "3", "WORLD_SIZE": "4", "MASTER_ADDR": "a", "MASTER_PORT": "1", "LOCAL_RANK": "1"}
+    for name, value in launched.items():
+        monkeypatch.setenv(name, value)
+    assert (launched_with_ranks(), launched_rank(), local_device("cuda")) == (True, 3, "cuda:1")
+    assert local_device("cpu") == "cpu"
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert not launched_with_ranks()
+    monkeypatch.setenv("WORLD_SIZE", "many")
+    with pytest.raises(InputError, match="WORLD_SIZE is 'many', not a number"):
+        launched_with_ranks()
 
 
 @pytest.mark.skipif(not pacing_available(), reason="sockets can be paced on Linux only")

@@ -18,9 +18,9 @@ from wirebound.profile.user_code import user_code
 def data_parallel_work(job: TrainingJob, batch: Any, device: str, *, bucket_cap_mib: float = 25) -> Work:
     """Return a function that trains one step on `batch` with all ranks of the process group, and tells when it sent.
 
-    Communication begins when the first bucket of gradients is full, and ends when backward does, which waits for all
-    buckets. Every rank starts from rank 0's parameters. Raises `InputError` when the model cannot be wrapped, or its
-    loss needs more of it than calling it.
+    Communication begins when the first bucket of gradients is full (on a GPU: when its sending is asked for), and ends
+    when backward does, which waits for all buckets. Every rank starts from rank 0's parameters. Raises `InputError`
+    when the model cannot be wrapped, or its loss needs more of it than calling it.
     """
     on_gpu = torch.device(device).type == "cuda"
     with user_code(f"{job.name}: DistributedDataParallel"):

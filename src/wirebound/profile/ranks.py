@@ -25,8 +25,16 @@ _SLOWER_LIMIT = 0.05
 
 
 def launched_with_ranks() -> bool:
-    """Tell whether this process is one rank of a job that a launcher started."""
-    return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+    """Tell whether this process is one of several ranks that a launcher started.
+
+    Raises `InputError` where the environment's numbers are none.
+    """
+    if not all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
+        return False
+    for name in ("RANK", "WORLD_SIZE"):
+        if not os.environ[name].isdigit():
+            raise InputError(f"the environment's {name} is {os.environ[name]!r}, not a number: start with torchrun")
+    return int(os.environ["WORLD_SIZE"]) > 1
 
 
 def launched_rank() -> int:
