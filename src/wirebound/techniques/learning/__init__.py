@@ -1,0 +1,1 @@
+"""Real data, small models and their evaluation: what the experiments on accuracy have in common."""
