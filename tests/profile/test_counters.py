@@ -8,16 +8,17 @@ import time
 import pytest
 
 from wirebound.errors import InputError, WireboundError
-from wirebound.profile import counters, record_utilization
+from wirebound.profile import counters, record_utilization, training_counters
 from wirebound.profile.collectives import measure_allreduce_counters
 from wirebound.profile.counters import InterfaceCounter, ProcessCounter, TcpCounter, link_counter
 from wirebound.profile.observations import CounterSeries
 from wirebound.profile.pacing import pacing_available
 from wirebound.profile.ranks import group_timing, launched_rank, launched_with_ranks, local_device
-from wirebound.profile.record_utilization import COLUMNS, load_utilization, measure_utilization
+from wirebound.profile.record_utilization import COLUMNS, load_utilization
 from wirebound.profile.sampled_work import sample_work
 from wirebound.profile.sampler import Reading, Sampler
 from wirebound.profile.schema import write_json
+from wirebound.profile.training_counters import measure_training_counters
 from wirebound.profile.utilization import (
     series_of,
     usage_between,
@@ -271,12 +272,12 @@ def test_all_reduces_of_two_processes_send_what_a_ring_sends():
 
 @pytest.mark.skipif(not pacing_available(), reason="sockets can be paced on Linux only")
 def test_a_recorded_training_run_is_read_back(tmp_path, monkeypatch, capsys):
-    real = measure_utilization
+    real = measure_training_counters
 
-    def quick(rate_mbps, *, seed):
-        return real(rate_mbps, batch_size=2, seconds=0.2, seed=seed)
+    def quick(**options):
+        return real(**options | {"batch_size": 2, "seconds": 0.2})
 
-    monkeypatch.setattr(record_utilization, "measure_utilization", quick)
+    monkeypatch.setattr(record_utilization, "measure_training_counters", quick)
     assert record_utilization.main(["--out", str(tmp_path), "--rate", "400"]) == 0
     assert "failed" not in capsys.readouterr().err
     found = load_utilization(tmp_path)
@@ -293,9 +294,9 @@ def test_a_recorded_training_run_is_read_back(tmp_path, monkeypatch, capsys):
 
 def test_recording_refuses_in_one_line(tmp_path, monkeypatch, capsys):
     assert record_utilization.main(["--out", str(tmp_path / "nowhere")]) == 2
-    monkeypatch.setattr(record_utilization, "pacing_available", lambda: False)
+    monkeypatch.setattr(training_counters, "pacing_available", lambda: False)
     with pytest.raises(WireboundError, match="Linux only"):
-        measure_utilization()
+        measure_training_counters(rate_Bps=1e6)
     assert record_utilization.main(["--out", str(tmp_path)]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 2
 

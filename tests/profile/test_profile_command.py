@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import wirebound
+from wirebound.profile.pacing import pacing_available
 from wirebound.profile.schema import load_profile
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +51,15 @@ def slow():
 
     model, _, _, optimizer = make_job()
     return model, wait, DataLoader(range(100000), batch_size=2, num_workers=1, collate_fn=collate), optimizer
+
+
+def reaching():
+    model, _, data, optimizer = make_job()
+
+    def inside(model, batch):
+        return nn.functional.cross_entropy(model[2](model[1](model[0](batch[0]))), batch[1])
+
+    return model, inside, data, optimizer
 
 
 def collate(numbers):
@@ -185,6 +195,29 @@ def test_the_function_in_the_readme_works(tmp_path):
     done = run(tmp_path, "profile", *words)
     assert done.returncode == 0, done.stderr
     assert load_profile(tmp_path / "P.json").batch_size == 32
+
+
+@pytest.mark.skipif(not pacing_available(), reason="sockets can be slowed down on Linux only")
+def test_counters_of_all_reduces_and_of_training(folder):
+    words = ["--steps", "6", "--counters", "5 ms", "--bandwidth", "400 Mbps", "--json"]
+    done = run(folder, "profile", "--model", "jobs:make_job", *words)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    found = [(series["phase"], series["rank"], series["rate_Bps"]) for series in document["counters"]]
+    assert found == [(phase, rank, 50e6) for phase in ("all-reduce", "training") for rank in (0, 1)]
+    assert all(timing["rate_Bps"] == 50e6 for timing in document["collectives"])
+    assert max(timing["bytes"] for timing in document["collectives"]) == 2**24
+
+
+def test_a_loss_that_reaches_into_the_model_costs_the_counters_only(folder):
+    done = run(folder, "profile", "--model", "jobs:reaching", "--steps", "6", "--counters", "5 ms", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert {series["phase"] for series in document["counters"]} == {"all-reduce"}
+    [warning] = [warning for warning in document["warnings"] if warning.startswith("no counters of training: ")]
+    assert "'DistributedDataParallel' object is not subscriptable" in warning
+    assert "the loss can only call it" in warning
 
 
 def offspring(process):

@@ -41,7 +41,7 @@ def data_parallel_work(job: TrainingJob, batch: Any, device: str, *, bucket_cap_
         try:
             loss = loss_of(job, model, batch)
         except InputError as error:
-            if isinstance(error.__cause__, AttributeError):
+            if isinstance(error.__cause__, AttributeError | TypeError):
                 raise InputError(
                     f"{error}: with counters the model is wrapped for communication, so that the loss can only call it"
                 ) from error

@@ -7,19 +7,29 @@ ranks measure them among themselves.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from wirebound.errors import InputError
+from wirebound.errors import InputError, WireboundError
 from wirebound.profile.collectives import DEFAULT_SIZES, allreduce_warnings, measure_allreduce_counters
 from wirebound.profile.disturbance import load_warnings
 from wirebound.profile.machine import accelerator_record, machine_record
 from wirebound.profile.observations import CounterSeries
-from wirebound.profile.ranks import launched_rank, launched_with_ranks, local_device, process_group, profile_of_ranks
+from wirebound.profile.ranks import (
+    launched_rank,
+    launched_with_ranks,
+    local_device,
+    process_group,
+    profile_of_ranks,
+    rank_timing,
+)
 from wirebound.profile.schema import CollectiveTiming, Profile
+from wirebound.profile.training_counters import measure_training_counters
 
 #: Called with the share done, between 0 and 1, and what is going on.
 Progress = Callable[[float, str], None]
 
 #: No message takes longer than this on a link that is slowed down on purpose, so that all sizes fit into a minute.
 _LONGEST_MESSAGE_S = 0.5
+#: A training run that is watched is given up after the time of so many steps, of processes that share the cores.
+_MOST_WATCHED_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +127,34 @@ def profile_job(request: JobRequest, progress: Progress | None = None) -> Profil
                 time_limit_s=request.allreduce_limit_s,
             ),
         )
+        if request.counters_s is not None:
+            tell(0.8, f"{shown}: two processes train together while their counters are read")
+            profile = _with_training_counters(profile, request)
     tell(1.0, "done")
     return profile
+
+
+def _with_training_counters(profile: Profile, request: JobRequest) -> Profile:
+    """Return the profile with a series for each of two local processes that train the job; on a GPU there is one only.
+
+    What goes wrong there costs the series, not the profile: a warning tells.
+    """
+    if profile.device != "cpu":
+        reason = "two processes cannot train on one GPU as on two: start them with torchrun"
+        return replace(profile, warnings=(*profile.warnings, f"no counters of training: {reason}"))
+    rank = rank_timing(0, profile)
+    try:
+        series = measure_training_counters(
+            request.model,
+            rate_Bps=request.rate_Bps,
+            batch_size=request.batch_size,
+            interval_s=request.counters_s or 0.005,
+            seed=request.seed,
+            time_limit_s=request.allreduce_limit_s + _MOST_WATCHED_STEPS * rank.step_s,
+        )
+    except WireboundError as error:
+        return replace(profile, warnings=(*profile.warnings, f"no counters of training: {error}"))
+    return replace(profile, counters=(*profile.counters, *series))
 
 
 def _checked_device(device: str) -> str:

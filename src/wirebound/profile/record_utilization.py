@@ -12,70 +12,28 @@ import dataclasses
 import io
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wirebound.errors import WireboundError
 from wirebound.files import require_writable, write_text
-from wirebound.profile.collectives import require_gloo, started_workers, wait_for_workers
 from wirebound.profile.disturbance import load_warnings
 from wirebound.profile.fields import Fields
 from wirebound.profile.machine import machine_record
 from wirebound.profile.observations import CounterSeries, read_series
-from wirebound.profile.pacing import pacing_available
 from wirebound.profile.record import describe_rows
 from wirebound.profile.recording import run_recording
 from wirebound.profile.schema import write_json
+from wirebound.profile.training_counters import measure_training_counters
 from wirebound.units import BYTES_PER_S_PER_MBPS
 
 TABLE, RECORD = "utilization_samples.csv", "utilization_samples.machine.json"
 COLUMNS = ("rank", "time_s", "sent_bytes", "cpu_s", "waiting_s")
 #: Megabits per second. At this rate the gradients of ResNet-20 need about as long as its backward pass.
 RATE_MBPS = 200
-
-
-def measure_utilization(
-    rate_mbps: float = RATE_MBPS,
-    *,
-    ranks: int = 2,
-    batch_size: int = 32,
-    bucket_bytes: int = 256 * 1024,
-    interval_s: float = 0.005,
-    seconds: float = 2.0,
-    seed: int = 0,
-    time_limit_s: float = 120.0,
-) -> tuple[CounterSeries, ...]:
-    """Train ResNet-20 in `ranks` processes of one thread each for about `seconds`; return each rank's counters.
-
-    Every connection is slowed down to `rate_mbps` megabits per second. Raises `WireboundError` with one line when gloo
-    or pacing is missing, a process dies, or `time_limit_s` passes.
-    """
-    if not pacing_available():
-        raise WireboundError(f"sockets can be paced on Linux only, not on {sys.platform}")
-    require_gloo()
-    with tempfile.TemporaryDirectory(prefix="wirebound-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        orders = {
-            "store": str(folder / "store"),
-            "ranks": ranks,
-            "rate_Bps": rate_mbps * BYTES_PER_S_PER_MBPS,
-            "batch_size": batch_size,
-            "bucket_bytes": bucket_bytes,
-            "interval_s": interval_s,
-            "seconds": seconds,
-            "seed": seed,
-            "time_limit_s": time_limit_s,
-        }
-        (folder / "orders.json").write_text(json.dumps(orders), encoding="utf-8")
-        with started_workers(folder, ranks, "wirebound.profile.utilization_worker") as workers:
-            wait_for_workers(workers, folder, time_limit_s, "utilization")
-        results = [json.loads((folder / f"rank-{rank}.json").read_text(encoding="utf-8")) for rank in range(ranks)]
-    if not all(result["paced_connections"] for result in results):
-        raise WireboundError("no connection of the training processes could be paced")
-    return tuple(read_series(Fields(result["counters"], "counters of the training run")) for result in results)
+#: Buckets small enough that the network, which has one megabyte of gradients, fills several.
+BATCH_SIZE, BUCKET_BYTES = 32, 256 * 1024
 
 
 def samples_csv(series: Sequence[CounterSeries]) -> str:
@@ -125,10 +83,16 @@ def main(arguments: list[str] | None = None) -> int:
         table = options.out / TABLE
         require_writable(table)
         machine, began = machine_record(), time.perf_counter()
-        series = measure_utilization(options.rate, seed=options.seed)
+        series = measure_training_counters(
+            rate_Bps=options.rate * BYTES_PER_S_PER_MBPS,
+            batch_size=BATCH_SIZE,
+            bucket_bytes=BUCKET_BYTES,
+            seconds=2.0,
+            seed=options.seed,
+        )
         document = {
-            "source": "python -m wirebound.profile.record_utilization: ResNet-20, batch 32, DistributedDataParallel"
-            " with buckets of 256 KiB, in 2 processes of one thread each",
+            "source": f"python -m wirebound.profile.record_utilization: ResNet-20, batch {BATCH_SIZE},"
+            f" DistributedDataParallel with buckets of {BUCKET_BYTES // 1024} KiB, in 2 processes of one thread each",
             "pacing": "SO_MAX_PACING_RATE on each of gloo's TCP connections, each on its own",
             "seed": options.seed,
             "elapsed_s": round(time.perf_counter() - began, 1),

@@ -1,7 +1,6 @@
-"""One rank of the recorded training run: `python -m wirebound.profile.utilization_worker ORDERS.json RANK`.
+"""One rank of a training run that is watched: `python -m wirebound.profile.training_counters_worker ORDERS.json RANK`.
 
-Started by `wirebound.profile.record_utilization`. Trains ResNet-20 with DistributedDataParallel over paced connections
-while its counters are read.
+Started by `wirebound.profile.training_counters`. Trains a job with DistributedDataParallel while its counters are read.
 """
 
 import sys
@@ -16,8 +15,9 @@ def _measure(orders: dict[str, Any], rank: int) -> dict[str, Any]:
     import torch.distributed as dist
 
     from wirebound.profile.data_parallel import data_parallel_work
+    from wirebound.profile.feed import Feed
     from wirebound.profile.group_allreduce import agree
-    from wirebound.profile.job import make_job
+    from wirebound.profile.job import load_job, make_job
     from wirebound.profile.models import resnet20_job
     from wirebound.profile.observations import item_document
     from wirebound.profile.pacing import pace_connections
@@ -28,11 +28,18 @@ def _measure(orders: dict[str, Any], rank: int) -> dict[str, Any]:
     limit = timedelta(seconds=orders["time_limit_s"])
     dist.init_process_group("gloo", store=store, rank=rank, world_size=orders["ranks"], timeout=limit)
     try:
-        job = make_job("resnet20-cpu", resnet20_job, batch_size=orders["batch_size"], seed=orders["seed"])
-        work = data_parallel_work(job, job.data, "cpu", bucket_cap_mib=orders["bucket_bytes"] / 2**20)
+        batch_size, seed = orders["batch_size"], orders["seed"]
+        if orders["model"] is None:
+            job = make_job("resnet20-cpu", resnet20_job, batch_size=batch_size, seed=seed)
+        else:
+            job = load_job(orders["model"], batch_size=batch_size, seed=seed)
+        feed = Feed(job.name, job.data, "cpu")
+        feed.advance()
+        buckets = {} if orders["bucket_bytes"] is None else {"bucket_cap_mib": orders["bucket_bytes"] / 2**20}
+        work = data_parallel_work(job, feed.batch, "cpu", **buckets)
         work()  # opens the connections
         dist.barrier()
-        paced = pace_connections(orders["rate_Bps"])
+        paced = 0 if orders["rate_Bps"] is None else pace_connections(orders["rate_Bps"])
         series = sample_work(
             work,
             agree,
