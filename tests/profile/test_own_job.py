@@ -9,9 +9,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from wirebound.errors import InputError
+from wirebound.profile import job_profile
 from wirebound.profile.feed import Feed
 from wirebound.profile.job import batch_of, is_batch, load_job, make_job
+from wirebound.profile.machine import accelerator_record
 from wirebound.profile.memory import MemoryWatch
+from wirebound.profile.observations import PeakMemory
 from wirebound.profile.training import profile_of, profile_training
 
 LINEAR = "torch.nn.Linear(4, 2)"
@@ -261,3 +264,23 @@ def test_memory_counts_what_training_took():
         pytest.skip("this system does not tell what is resident")
     assert peak.kind == "process-resident"
     assert peak.size - peak.before > 0.9 * 2**28
+
+
+def test_memory_of_a_gpu_is_what_its_allocator_says(monkeypatch):
+    """With a stand-in for the allocator, for want of a GPU: the peak counts from the watch's making."""
+    held = {"now": 700, "peak": 5000}
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: held.update(peak=held["now"]))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: held["now"])
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: held["peak"])
+    watch = MemoryWatch("cuda:1")
+    held.update(peak=900)
+    assert watch.peak() == PeakMemory("cuda-allocated", 900, 700)
+
+
+def test_the_gpu_of_a_rank_must_be_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert job_profile._checked_device("cuda:1") == "cuda:1"
+    with pytest.raises(InputError, match="this machine has 2 CUDA devices, too few for local rank 2"):
+        job_profile._checked_device("cuda:2")
+    assert accelerator_record("cpu") == {}
