@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def profile(
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="MODULE:FUNCTION", help="Your job: a function that returns it, see below."),
+        typer.Option("--model", metavar="MODULE:FUNCTION", help="Your job: a function that returns it, see above."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="PROFILE.json", help="The file to write.")] = None,
     device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to train.")] = "auto",
@@ -44,7 +44,11 @@ def profile(
     ] = None,
     time_limit: Annotated[
         str | None,
-        typer.Option("--time-limit", metavar="TEXT", help="Begin no new step after so long. [default: 60 s]"),
+        typer.Option(
+            "--time-limit",
+            metavar="TEXT",
+            help="Begin no new step after so long. [default: 60 s; of the built-in network 10 s]",
+        ),
     ] = None,
     collectives: Annotated[
         bool, typer.Option("--collectives/--no-collectives", help="Time all-reduces as well.")
