@@ -30,6 +30,7 @@ ON_TOP = {
     "figures": {"study", "cli"},
     "timeline_figure": {"study", "cli"},
     "testbed_figures": {"study", "cli"},
+    "utilization_figure": {"study", "cli"},
     "cli": set(),
 }
 STANDARD_LIBRARY_ONLY = {"errors", "units", "model", "simulate"}

@@ -12,8 +12,8 @@ import scipy.stats
 
 from wirebound.cli import main as cli
 from wirebound.errors import InputError
-from wirebound.profile import probe
-from wirebound.profile.disturbance import DisturbanceWatch, disturbance_warnings, run_queue_delay_s
+from wirebound.profile import job_profile, probe
+from wirebound.profile.disturbance import DisturbanceWatch, disturbance_warnings, load_warnings, run_queue_delay_s
 from wirebound.profile.machine import machine_record
 from wirebound.profile.record import SETTINGS, Setting, record_allreduce, samples_csv
 from wirebound.profile.schema import load_profile
@@ -64,19 +64,19 @@ def test_disturbance():
     assert "60%" in spread
     share = DisturbanceWatch().waiting_share()
     assert (share is None) == (run_queue_delay_s() is None)
-    assert probe.load_warnings({"load_1min": 1.5, "usable_cores": 2})
-    assert not probe.load_warnings({"load_1min": 0.5, "usable_cores": 2})
-    assert not probe.load_warnings({"load_1min": None, "usable_cores": None})
+    assert load_warnings({"load_1min": 1.5, "usable_cores": 2})
+    assert not load_warnings({"load_1min": 0.5, "usable_cores": 2})
+    assert not load_warnings({"load_1min": None, "usable_cores": None})
 
 
 def test_profile_command_writes_a_profile_that_loads(tmp_path, monkeypatch, capsys):
     sizes = (1024, 32 * 2**20)  # far enough apart that the larger is slower on the busiest machine
-    measure = probe.measure_allreduce
+    measure = job_profile.measure_allreduce_counters
 
     def quick(ranks, _, **options):
         return measure(ranks, sizes, **options | {"repetitions": 3})
 
-    monkeypatch.setattr(probe, "measure_allreduce", quick)
+    monkeypatch.setattr(job_profile, "measure_allreduce_counters", quick)
     file = tmp_path / "PROFILE.json"
     with pytest.raises(SystemExit) as ended:
         cli(["profile", "--out", str(file), "--steps", "2", "--batch", "4", "--batches", "1,6", "--json"])
@@ -112,6 +112,14 @@ def test_profile_command_writes_a_profile_that_loads(tmp_path, monkeypatch, caps
         (["profile", "--json", "--batches", "1,x"], "--batches '1,x' must be whole numbers"),
         (["profile", "--json", "--batches", "1,0"], "0 must be between 1"),
         (["profile", "--json", "--batches", "4,4"], "two batch sizes at least"),
+        (["profile", "--json", "--device", "tpu"], "--device tpu: known are auto, cpu, cuda"),
+        (["profile", "--json", "--counters", "1 s"], "--counters: an interval of 1000 ms must be 2 ms at least"),
+        (["profile", "--json", "--counters", "often"], "--counters: "),
+        (["profile", "--json", "--counters", "5 ms", "--no-collectives"], "--counters watches communication"),
+        (["profile", "--json", "--bandwidth", "1 bps"], "--bandwidth '1 bps' must be between"),
+        (["profile", "--json", "--bandwidth", "fast"], "--bandwidth: "),
+        (["profile", "--json", "--time-limit", "0 s"], "--time-limit '0 s' must be greater than 0"),
+        (["profile", "--json", "--seed", "-1"], "--seed -1 must be between"),
     ],
 )
 def test_profile_command_refuses_in_one_line(arguments, part, tmp_path, monkeypatch, capsys):

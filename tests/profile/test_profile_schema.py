@@ -16,6 +16,7 @@ SCHEMA = json.loads((ROOT / "data" / "profile.schema.json").read_text(encoding="
 DOCUMENT = {
     "schema": "wirebound-profile",
     "version": 1,
+    "minor": 1,
     "name": "two layers",
     "source": "made up for this test",
     "machine": {"system": "Linux", "cores": 2, "memory_bytes": 8.0e9, "governor": None, "battery": False},
@@ -61,6 +62,40 @@ DOCUMENT = {
     ],
     "vector_add": [{"bytes": 1024, "seconds": 1e-6}],
     "warnings": ["another process was busy"],
+    "device": "cuda",
+    "clock": "cuda-events",
+    "loading_samples_s": [0.001, 0.002, 0.001],
+    "peak_memory": {"kind": "cuda-allocated", "bytes": 2_000_000, "before": 0},
+    "ranks": [
+        {
+            "rank": 0,
+            "forward_s": 0.01,
+            "backward_s": 0.03,
+            "optimizer_s": 0.002,
+            "steps": 3,
+            "loading_s": 0.001,
+            "peak_bytes": 2_000_000,
+        },
+        {"rank": 1, "forward_s": 0.02, "backward_s": 0.05, "optimizer_s": 0.002, "steps": 3, "disturbed": True},
+    ],
+    "counters": [
+        {
+            "phase": "training",
+            "rank": 0,
+            "interval_s": 0.005,
+            "time_s": [0.0, 0.005, 0.0101],
+            "cpu_s": [0.0, 0.004, 0.004],
+            "sent_bytes": [0, 0, 5000],
+            "waiting_s": [0.0, 0.0001, 0.0001],
+            "link_counter": "tcp",
+            "rate_Bps": 25e6,
+            "communication_start_s": [0.006],
+            "communication_end_s": [0.01],
+            "overhead": {"ratio": 1.02, "ratio_low": 0.99, "ratio_high": 1.1, "confidence": 0.97, "pairs": 9},
+        },
+        {"phase": "all-reduce", "rank": 1, "interval_s": 0.01, "time_s": [0.0, 0.01], "cpu_s": [0.0, 0.001]},
+    ],
+    "disturbed": True,
 }
 
 
@@ -153,6 +188,27 @@ BAD = [
     (["hook_overhead", "ratio"], 0, "hook_overhead.ratio"),
     (["hook_overhead", "pairs"], ..., "hook_overhead.pairs"),
     (["hook_overhead"], 1.0, "hook_overhead"),
+    (["minor"], -1, "minor"),
+    (["device"], 3, "device"),
+    (["clock"], [], "clock"),
+    (["loading_samples_s", 1], -1, "loading_samples_s[1]"),
+    (["peak_memory", "kind"], "guessed", "peak_memory.kind"),
+    (["peak_memory", "bytes"], 0, "peak_memory.bytes"),
+    (["peak_memory", "before"], -1, "peak_memory.before"),
+    (["peak_memory"], 5, "peak_memory"),
+    (["ranks", 1, "forward_s"], ..., "ranks[1].forward_s"),
+    (["ranks", 1, "steps"], 0, "ranks[1].steps"),
+    (["ranks", 1, "disturbed"], 1, "ranks[1].disturbed"),
+    (["ranks", 0, "peak_bytes"], 0, "ranks[0].peak_bytes"),
+    (["counters", 0, "interval_s"], 0, "counters[0].interval_s"),
+    (["counters", 0, "time_s"], ..., "counters[0].time_s"),
+    (["counters", 0, "time_s"], [0.0], "counters[0].time_s"),
+    (["counters", 0, "sent_bytes", 2], 1.5, "counters[0].sent_bytes[2]"),
+    (["counters", 0, "rate_Bps"], 0, "counters[0].rate_Bps"),
+    (["counters", 0, "communication_end_s", 0], -1, "counters[0].communication_end_s[0]"),
+    (["counters", 0, "overhead", "pairs"], ..., "counters[0].overhead.pairs"),
+    (["counters", 1, "phase"], ..., "counters[1].phase"),
+    (["disturbed"], "yes", "disturbed"),
     (["collectives"], ..., "collectives"),
     (["collectives", 0, "median_s"], 0, "collectives[0].median_s"),
     (["collectives", 0, "median_s"], ..., "collectives[0].median_s"),
@@ -201,7 +257,33 @@ GOOD = [
     (["forward_s"], 0),
     (["machine"], {}),
     (["something_new"], {"a": [1]}),
+    *(([name], ...) for name in ("minor", "device", "clock", "loading_samples_s", "peak_memory", "ranks", "counters")),
+    (["minor"], 7),
+    (["peak_memory"], None),
+    (["peak_memory", "before"], ...),
+    (["ranks", 0, "loading_s"], None),
+    (["counters", 0, "overhead"], None),
+    (["counters", 0, "link_counter"], None),
+    (["disturbed"], ...),
 ]
+
+#: What JSON Schema cannot say, and only the loader notices.
+TORN = [
+    (["ranks", 1, "rank"], 2, "ranks[1].rank is 2: it must be 1"),
+    (["counters", 0, "cpu_s"], [0.0, 0.1], "counters[0].cpu_s has 2 values, time_s has 3"),
+    (["counters", 0, "sent_bytes"], [0, 1], "counters[0].sent_bytes has 2 values, time_s has 3"),
+    (["counters", 0, "sent_bytes"], [0, 9, 5], "counters[0].sent_bytes falls"),
+    (["counters", 0, "time_s"], [0.0, 0.2, 0.1], "counters[0].time_s falls"),
+    (["counters", 0, "communication_end_s"], [], "counters[0].communication_end_s must have one end"),
+    (["counters", 0, "communication_end_s"], [0.001], "counters[0].communication_end_s must have one end"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "named"), TORN)
+def test_loader_rejects_parts_that_do_not_fit_together(path, value, named):
+    with pytest.raises(InputError) as caught:
+        profile_from_document(changed(path, value), where="p.json")
+    assert named in str(caught.value)
 
 
 @pytest.mark.parametrize(("path", "value"), GOOD)

@@ -13,9 +13,11 @@ from wirebound.errors import InputError
 from wirebound.fit.communication import fit_communication, link_parameters
 from wirebound.fit.compute import ready_curve
 from wirebound.fit.contention import fit_byte_contention, fit_contention
-from wirebound.profile import contention
+from wirebound.profile import contention, record_utilization
 from wirebound.profile.record import COLUMNS, SETTINGS, describe_rows
+from wirebound.profile.record_utilization import RATE_MBPS, load_utilization
 from wirebound.profile.schema import load_profile
+from wirebound.profile.utilization import usage_between, usage_of_communication
 from wirebound.study.data import load_table
 
 RECORDED = Path(__file__).parents[2] / "data" / "recorded"
@@ -79,9 +81,9 @@ def test_paced_links_reach_their_rate_but_not_more(samples, ranks, rate_mbps):
 
 def test_records_name_no_owner():
     for file in RECORDED.glob("*.json"):
-        if file.name.startswith(("profile", "allreduce", "codec", "contention")):
+        if file.name.startswith(("profile", "allreduce", "codec", "contention", "utilization")):
             assert not PRIVATE.search(file.read_text(encoding="utf-8")), file.name
-    for name in ("allreduce", "contention"):
+    for name in ("allreduce", "contention", "utilization"):
         record = json.loads((RECORDED / f"{name}_samples.machine.json").read_text(encoding="utf-8"))
         assert record["machine"]["cores"] == 2
 
@@ -124,3 +126,21 @@ def test_the_recorded_contention_bounds_the_slowdown():
     assert 0 <= by_time.slope_ci95[0] <= by_time.slope <= by_time.slope_ci95[1] < 0.5
     # The processor copies a byte faster than 100 MB/s and slower than its memory.
     assert 1e-11 < by_byte.slope_ci95[1] < 1e-8
+
+
+def test_the_recorded_use_of_the_link_agrees_with_what_a_ring_sends():
+    table = load_table("utilization_samples", RECORDED)
+    assert tuple(table.columns) == record_utilization.COLUMNS
+    watched = load_utilization(RECORDED)
+    assert [series.rank for series in watched] == [0, 1]
+    for series in watched:
+        steps = len(series.communication_start_s)
+        # Two ranks of a ring send the whole of their gradients each, at every step, and little else.
+        assert 1 <= series.sent_bytes[-1] / (steps * 269_722 * 4) < 1.02
+        assert series.rate_Bps == RATE_MBPS * 125_000
+        communicating, training = usage_of_communication(series), usage_between(series, 0, series.time_s[-1])
+        # On average the wire keeps to its rate, and it is busier while there is communication.
+        assert training.link < communicating.link < 1.05
+        # A process of one computing thread and a few that communicate.
+        assert 0 < communicating.cpu < 2
+        assert series.overhead.pairs >= 3

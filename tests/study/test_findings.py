@@ -87,6 +87,19 @@ def test_same_network_is_refuted_by_one_equal_throughput():
     assert findings.same_network({"A": 0.99}, 0.02).verdict == findings.FAILS
 
 
+def test_a_bursty_link_is_lightly_loaded_and_swings():
+    swinging = findings.bursty_link([0.0, 1.0, 0.0, 0.02], [0.01] * 4, 10)
+    assert swinging.verdict == findings.HOLDS
+    assert "26% busy. In spans of 10 ms it is idle (below 10%) 75% of the time, and full (from 90% up) 25%" in (
+        swinging.evidence
+    )
+    assert findings.bursty_link([0.3, 0.2, 0.4], [0.01] * 3, 10).verdict == findings.IN_PART  # lightly, but evenly
+    assert findings.bursty_link([0.0, 1.0, 1.0], [0.01] * 3, 10).verdict == findings.IN_PART  # heavily, and swinging
+    assert findings.bursty_link([0.8, 0.7], [0.01] * 2, 10).verdict == findings.FAILS
+    # A moment of idleness is no swing: time counts, not the number of spans.
+    assert findings.bursty_link([0.0, 1.0], [0.001, 0.999], 10).verdict == findings.FAILS
+
+
 def test_a_finding_prints_claim_verdict_and_evidence():
     text = findings.almost_linear({"A": 99.5}, 99, 100).markdown()
     assert text == (

@@ -50,11 +50,12 @@ def _root(
 def _register_commands() -> None:
     from wirebound.cli import (
         advise,
+        fit,
         import_,
-        measure,
         messages,
         need,
         predict,
+        profile,
         publish,
         reproduce,
         study,
@@ -66,7 +67,8 @@ def _register_commands() -> None:
     for module in (
         study,
         publish,
-        measure,
+        profile,
+        fit,
         import_,
         predict,
         messages,

@@ -6,12 +6,12 @@ import typer
 
 from wirebound.cli.job_reading import Job
 from wirebound.cli.output import note
+from wirebound.cli.seed import check_seed
 from wirebound.errors import InputError
 from wirebound.simulate.uncertainty import StepDistribution, distribution_of_step, quantiles
 
 #: More samples than this take too long.
 _MOST_SAMPLES = 100_000
-_LARGEST_SEED = 2**32 - 1
 
 SamplesOption = Annotated[
     int, typer.Option("--samples", help="Simulated steps behind an interval, where a parameter is uncertain.")
@@ -23,8 +23,7 @@ def step_distribution(job: Job, samples: int, seed: int) -> StepDistribution | N
     """Draw the job's uncertain parameters; None where none is. Raises `InputError` that names the option at fault."""
     if not 10 <= samples <= _MOST_SAMPLES:
         raise InputError(f"--samples {samples} must be between 10 and {_MOST_SAMPLES:,}")
-    if not 0 <= seed <= _LARGEST_SEED:
-        raise InputError(f"--seed {seed} must be between 0 and {_LARGEST_SEED}")
+    check_seed(seed)
     if not job.sources:
         return None
     return distribution_of_step(job.training, job.sources, samples=samples, seed=seed)

@@ -6,10 +6,8 @@ its orders. Ends at once when its standard input closes, so that it never outliv
 
 import json
 import os
-import random
 import sys
 import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +25,10 @@ def _measure(orders: dict[str, Any], rank: int) -> dict[str, Any]:
     import torch
     import torch.distributed as dist
 
+    from wirebound.profile.group_allreduce import agree, check_sums, time_allreduces, timed_allreduce
+    from wirebound.profile.observations import item_document
+    from wirebound.profile.sampled_work import sample_work
+
     torch.set_num_threads(1)
     store = dist.FileStore(orders["store"], orders["ranks"])  # type: ignore[attr-defined]
     dist.init_process_group(
@@ -37,40 +39,35 @@ def _measure(orders: dict[str, Any], rank: int) -> dict[str, Any]:
         timeout=timedelta(seconds=orders["time_limit_s"]),
     )
     try:
-        sizes: list[int] = orders["sizes"]
-        buffers = {size: torch.ones(size // 4) for size in sizes}
-        for size in sizes:
-            buffers[size].fill_(rank + 1)
-            dist.all_reduce(buffers[size])
-            expected = orders["ranks"] * (orders["ranks"] + 1) / 2
-            if not bool((buffers[size] == expected).all()):
-                raise ValueError(f"an all-reduce of {size} bytes did not give the sum of the ranks' values")
-            buffers[size].zero_()  # zeros stay zeros: no sum overflows, no denormals slow an addition down
+        buffers = check_sums(orders["sizes"])
         paced = 0
         if orders["rate_Bps"] is not None:
             from wirebound.profile.pacing import pace_connections
 
             dist.barrier()
             paced = pace_connections(orders["rate_Bps"])
-        shuffle = random.Random(orders["seed"])  # the same order in every rank
-        times: dict[int, list[tuple[float, float]]] = {size: [] for size in sizes}
-        began, stop = time.perf_counter(), torch.zeros(1)
-        for repetition in range(orders["repetitions"]):
-            # Rank 0 decides for all whether there is time for another round.
-            if rank == 0 and repetition >= 3 and time.perf_counter() - began > orders["budget_s"]:
-                stop.fill_(1)
-            dist.broadcast(stop, src=0)
-            if stop.item():
-                break
-            for size in shuffle.sample(sizes, len(sizes)):
-                dist.barrier()
-                start = time.perf_counter()
-                dist.all_reduce(buffers[size])
-                times[size].append((start, time.perf_counter()))
+        times = time_allreduces(
+            buffers, repetitions=orders["repetitions"], budget_s=orders["budget_s"], seed=orders["seed"]
+        )
+        counters = None
+        if orders.get("counters_s") is not None:
+            largest = buffers[max(buffers)]
+            counters = sample_work(
+                lambda: timed_allreduce(largest),
+                agree,
+                phase="all-reduce",
+                rank=rank,
+                interval_s=orders["counters_s"],
+                rate_Bps=orders["rate_Bps"],
+            )
         dist.barrier()
     finally:
         dist.destroy_process_group()
-    return {"paced_connections": paced, "times": times}
+    return {
+        "paced_connections": paced,
+        "times": times,
+        "counters": None if counters is None else item_document(counters),
+    }
 
 
 def run_rank(arguments: list[str], measure: Callable[[dict[str, Any], int], dict[str, Any]]) -> int:

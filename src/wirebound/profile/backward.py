@@ -1,20 +1,21 @@
 """When does each gradient become ready in backward? Measured through hooks on the parameters of a PyTorch model."""
 
-import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from wirebound.errors import InputError
+from wirebound.profile.clock import Clock, CpuClock
 from wirebound.profile.disturbance import DisturbanceWatch, disturbance_warnings
-from wirebound.profile.schema import BatchTiming, HookOverhead, TensorProfile
-from wirebound.profile.spread import interquartile_range, median, median_interval
+from wirebound.profile.observations import HookOverhead
+from wirebound.profile.schema import BatchTiming, TensorProfile
+from wirebound.profile.spread import interquartile_range, median, overhead_of
+from wirebound.profile.training_step import GradientWatch, StepRecord, train_step
 
 #: Ready time ÷ backward time varies by 1–2 % on a quiet machine; above this the curve itself is in doubt.
 READY_SPREAD_LIMIT = 0.05
@@ -22,32 +23,13 @@ READY_SPREAD_LIMIT = 0.05
 Progress = Callable[[float], None]
 
 
-@dataclass(slots=True)
-class StepRecord:
-    """One training step, in seconds: its three parts, when each gradient was ready, how long each layer took forward.
-
-    `ready_s` counts from the start of backward. `forward_gaps_s` has, by the name of a parameter, the time from the
-    start of its layer to the start of the next layer with parameters (the first from the start of the step).
-    """
-
-    forward_s: float = 0.0
-    backward_s: float = 0.0
-    optimizer_s: float = 0.0
-    ready_s: dict[str, float] = field(default_factory=dict)
-    forward_gaps_s: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def step_s(self) -> float:
-        """Seconds of the whole step."""
-        return self.forward_s + self.backward_s + self.optimizer_s
-
-
 @dataclass(frozen=True, slots=True)
 class BackwardProfile:
     """What `profile_backward` found; times are medians over the steps with hooks, in seconds.
 
     `optimizer_s` includes what backward still does after the last gradient, so that forward, the tensors' gaps and
-    optimizer add up to the whole step.
+    optimizer add up to the whole step. `disturbed` tells whether the machine was busy with other work meanwhile: then
+    `warnings` has the signs of it.
     """
 
     steps: int
@@ -58,6 +40,7 @@ class BackwardProfile:
     backward_samples_s: tuple[float, ...]
     hook_overhead: HookOverhead
     warnings: tuple[str, ...]
+    disturbed: bool
 
 
 def profile_backward(
@@ -68,6 +51,8 @@ def profile_backward(
     steps: int = 20,
     warmup: int = 3,
     time_limit_s: float | None = None,
+    clock: Clock | None = None,
+    before_step: Callable[[], None] | None = None,
     on_ready: Callable[[str], None] | None = None,
     progress: Progress | None = None,
 ) -> BackwardProfile:
@@ -76,18 +61,21 @@ def profile_backward(
     `compute_loss(model)` runs the forward pass and returns the loss. Each step's ready times are divided by that step's
     backward time before medians are taken: steps vary far more than the shape of the curve does. `on_ready(name)` is
     called in each gradient's hook before the clock is read: whatever it does delays that gradient, which is how a test
-    slows one down. After `time_limit_s` no new steps begin, though never fewer than 6 are measured; a warning says so.
-    The model is trained: its parameters change.
+    slows one down. `before_step()` is called before each step, untimed: there data is loaded. After `time_limit_s` no
+    new steps begin, though never fewer than 6 are measured; a warning says so. The model is trained: its parameters
+    change. `clock` times the work of the device that the model is on, the processor unless another is given.
 
-    Raises `InputError` when the model is not on the CPU (a hook there runs before the device is done) or a parameter
-    gets no gradient.
+    Raises `InputError` when the model is not where the clock's device is (a hook runs before a GPU is done), a
+    parameter gets no gradient, or the loss is not one number.
     """
     if steps < 1:
         raise InputError(f"steps = {steps} must be at least 1")
-    names = _watched_parameters(model)
-    watch = _Watch(model, names, on_ready)
+    clock = clock or CpuClock()
+    watch = GradientWatch(model, clock, on_ready)
+    prepare = before_step or (lambda: None)
     for _ in range(warmup):
-        _train_step(model, compute_loss, optimizer, StepRecord())
+        prepare()
+        train_step(model, compute_loss, optimizer, clock)
     began, disturbance = time.perf_counter(), DisturbanceWatch()
     hooked: list[StepRecord] = []
     plain: list[StepRecord] = []
@@ -96,14 +84,13 @@ def profile_backward(
             break
         # With-without, then without-with: a slow drift of the machine favours neither.
         for with_hooks in (True, False) if step % 2 == 0 else (False, True):
-            record = StepRecord()
-            with watch.installed(record) if with_hooks else contextlib.nullcontext():
-                _train_step(model, compute_loss, optimizer, record)
+            prepare()
+            record = train_step(model, compute_loss, optimizer, clock, watch if with_hooks else None)
             (hooked if with_hooks else plain).append(record)
         if progress is not None:
             progress((step + 1) / steps)
-    _check_all_ready(hooked[0], names)
-    return _summary(hooked, plain, model, names, steps, disturbance.waiting_share())
+    _check_all_ready(hooked[0], watch.names)
+    return _summary(hooked, plain, model, watch.names, steps, disturbance.waiting_share())
 
 
 def profile_batches(
@@ -115,6 +102,7 @@ def profile_batches(
     steps: int = 8,
     warmup: int = 2,
     time_limit_s: float | None = None,
+    clock: Clock | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[BatchTiming, ...]:
@@ -126,6 +114,7 @@ def profile_batches(
     """
     if not batches or min(batches) < 1:
         raise InputError(f"batches {', '.join(map(str, batches)) or '(none)'} must be whole numbers, at least 1")
+    clock = clock or CpuClock()
     sizes, shuffle = sorted(set(batches)), random.Random(seed)
     records: dict[int, list[StepRecord]] = {size: [] for size in sizes}
     began = time.perf_counter()
@@ -135,8 +124,7 @@ def profile_batches(
         if time_limit_s is not None and step >= 3 and time.perf_counter() - began > time_limit_s:
             break
         for size in shuffle.sample(sizes, len(sizes)):
-            record = StepRecord()
-            _train_step(model, partial(_loss_of, compute_loss, size), optimizer, record)
+            record = train_step(model, partial(_loss_of, compute_loss, size), optimizer, clock)
             if step >= 0:
                 records[size].append(record)
         if progress is not None:
@@ -155,93 +143,10 @@ def _loss_of(compute_loss: Callable[[nn.Module, int], Tensor], size: int, model:
     return compute_loss(model, size)
 
 
-def _watched_parameters(model: nn.Module) -> list[str]:
-    names = []
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            names.append(name)
-            if parameter.device.type != "cpu":
-                raise InputError(f"parameter {name} is on {parameter.device}: move the model to the CPU to profile it")
-    if not names:
-        raise InputError("the model has no parameters that need a gradient")
-    return names
-
-
 def _check_all_ready(record: StepRecord, names: list[str]) -> None:
     silent = [name for name in names if name not in record.ready_s]
     if silent:
         raise InputError(f"parameter {silent[0]} got no gradient: use it in the loss, or freeze it (requires_grad)")
-
-
-def _train_step(
-    model: nn.Module,
-    compute_loss: Callable[[nn.Module], Tensor],
-    optimizer: torch.optim.Optimizer,
-    record: StepRecord,
-) -> None:
-    began = time.perf_counter()
-    loss = compute_loss(model)
-    forward_end = time.perf_counter()
-    loss.backward()  # type: ignore[no-untyped-call]
-    backward_end = time.perf_counter()
-    optimizer.step()
-    optimizer.zero_grad()
-    end = time.perf_counter()
-    record.forward_s = forward_end - began
-    record.backward_s = backward_end - forward_end
-    record.optimizer_s = end - backward_end
-    # The hooks left clock readings; make them times since backward began, and times from layer to layer.
-    record.ready_s = {name: moment - forward_end for name, moment in record.ready_s.items()}
-    moments = [began, *list(record.forward_gaps_s.values())[1:], forward_end]
-    record.forward_gaps_s = dict(zip(record.forward_gaps_s, (b - a for a, b in pairwise(moments)), strict=False))
-
-
-class _Watch:
-    """The hooks: one on each parameter's gradient, one before each layer that owns parameters."""
-
-    def __init__(self, model: nn.Module, names: list[str], on_ready: Callable[[str], None] | None) -> None:
-        self._parameters = {name: parameter for name, parameter in model.named_parameters() if name in set(names)}
-        self._on_ready = on_ready
-        # A layer's forward time is kept under its first parameter; a shared parameter belongs to its first owner.
-        self._layers: list[tuple[str, nn.Module]] = []
-        for prefix, module in model.named_modules():
-            own = [
-                name for name, _ in module.named_parameters(prefix=prefix, recurse=False) if name in self._parameters
-            ]
-            if own:
-                self._layers.append((own[0], module))
-
-    @contextlib.contextmanager
-    def installed(self, record: StepRecord) -> Iterator[None]:
-        handles = [
-            parameter.register_post_accumulate_grad_hook(self._gradient_hook(name, record))  # type: ignore[no-untyped-call]
-            for name, parameter in self._parameters.items()
-        ]
-        handles += [layer.register_forward_pre_hook(self._forward_hook(name, record)) for name, layer in self._layers]
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def _gradient_hook(self, name: str, record: StepRecord) -> Callable[[Tensor], None]:
-        on_ready, ready = self._on_ready, record.ready_s
-
-        def hook(_: Tensor) -> None:
-            if on_ready is not None:
-                on_ready(name)
-            ready[name] = time.perf_counter()
-
-        return hook
-
-    def _forward_hook(self, name: str, record: StepRecord) -> Callable[[nn.Module, object], None]:
-        starts = record.forward_gaps_s
-
-        def hook(_: nn.Module, __: object) -> None:
-            # A layer that runs twice keeps its first start; its second run counts for the layer before.
-            starts.setdefault(name, time.perf_counter())
-
-        return hook
 
 
 def _summary(
@@ -274,12 +179,13 @@ def _summary(
                 gap_s=round((middle[name] - (0.0 if before is None else middle[before])) * backward_s, 9),
                 gap_spread_s=round(interquartile_range(gaps) * backward_s, 9),
                 ready_spread=round(interquartile_range(values), 6),
-                forward_s=round(forward_shares.get(name, 0.0) * forward_s, 9),
+                forward_s=round(forward_shares.get(name, 0.0) * forward_s, 9) if forward_shares else None,
                 ready_samples=tuple(round(value, 6) for value in values),
                 shape=tuple(parameters[name].shape),
             )
         )
         before = name
+    signs = disturbance_warnings("backward", [record.step_s for record in hooked], waiting_share)
     after_last = (1 - middle[order[-1]]) * backward_s
     return BackwardProfile(
         steps=len(hooked),
@@ -288,31 +194,26 @@ def _summary(
         tensors=tuple(tensors),
         forward_samples_s=tuple(round(record.forward_s, 9) for record in hooked),
         backward_samples_s=tuple(round(record.backward_s, 9) for record in hooked),
-        hook_overhead=_overhead(hooked, plain),
-        warnings=tuple(_warnings(hooked, tensors, wanted_steps, waiting_share)),
+        hook_overhead=overhead_of([a.step_s / b.step_s for a, b in zip(hooked, plain, strict=True)]),
+        warnings=(*signs, *_warnings(hooked, tensors, wanted_steps)),
+        disturbed=bool(signs),
     )
 
 
 def _forward_shares(hooked: list[StepRecord]) -> dict[str, float]:
-    """Return each layer's share of forward, by its first parameter's name (its others have none); they add up to 1."""
+    """Return each layer's share of forward, by its first parameter's name (its others have none); they add up to 1.
+
+    Empty where no layer was called as one, so that nothing is known.
+    """
     shares = {
         name: median([record.forward_gaps_s.get(name, 0.0) / record.forward_s for record in hooked])
         for name in hooked[0].forward_gaps_s
     }
     total = sum(shares.values())
-    return {name: share / total for name, share in shares.items()}
+    return {name: share / total for name, share in shares.items()} if total > 0 else {}
 
 
-def _overhead(hooked: list[StepRecord], plain: list[StepRecord]) -> HookOverhead:
-    ratios = [a.step_s / b.step_s for a, b in zip(hooked, plain, strict=True)]
-    low, high, confidence = median_interval(ratios)
-    return HookOverhead(round(median(ratios), 6), round(low, 6), round(high, 6), round(confidence, 4), len(ratios))
-
-
-def _warnings(
-    hooked: list[StepRecord], tensors: list[TensorProfile], wanted_steps: int, waiting_share: float | None
-) -> Iterator[str]:
-    yield from disturbance_warnings("backward", [record.step_s for record in hooked], waiting_share)
+def _warnings(hooked: list[StepRecord], tensors: list[TensorProfile], wanted_steps: int) -> Iterator[str]:
     worst = max(tensors, key=lambda tensor: tensor.ready_spread or 0.0)
     if (worst.ready_spread or 0.0) > READY_SPREAD_LIMIT:
         yield (

@@ -14,6 +14,8 @@ from pathlib import Path
 import wirebound
 from wirebound.errors import InputError, WireboundError
 from wirebound.profile.disturbance import SPREAD_LIMIT
+from wirebound.profile.fields import Fields
+from wirebound.profile.observations import CounterSeries, read_series
 from wirebound.profile.schema import CollectiveTiming
 from wirebound.profile.spread import interquartile_range, median
 
@@ -37,12 +39,37 @@ def measure_allreduce(
     seed: int = 0,
     time_limit_s: float = 60.0,
 ) -> tuple[CollectiveTiming, ...]:
+    """Time all-reduces among local processes, as `measure_allreduce_counters` does, without the counters."""
+    return measure_allreduce_counters(
+        ranks,
+        sizes,
+        repetitions=repetitions,
+        budget_s=budget_s,
+        rate_Bps=rate_Bps,
+        seed=seed,
+        time_limit_s=time_limit_s,
+    )[0]
+
+
+def measure_allreduce_counters(
+    ranks: int = 2,
+    sizes: Sequence[int] = DEFAULT_SIZES,
+    *,
+    repetitions: int = 50,
+    budget_s: float = 10.0,
+    rate_Bps: float | None = None,
+    counters_s: float | None = None,
+    seed: int = 0,
+    time_limit_s: float = 60.0,
+) -> tuple[tuple[CollectiveTiming, ...], tuple[CounterSeries, ...]]:
     """Time all-reduces of `sizes` bytes (multiples of 4) among `ranks` processes on loopback; one timing per size.
 
     Every repetition runs all sizes in a new random order (`seed`), a barrier before each. A repetition's time runs from
     the *last* rank's start to the *last* rank's end, in seconds: the ranks share one clock, and the wait for a late
     rank is not the network's. After `budget_s` no new repetition begins (never fewer than 3 are made). `rate_Bps` paces
     every connection (Linux only). No privileges are needed: the ranks meet in a file, and gloo chooses free ports.
+    With `counters_s`, all-reduces of the largest size follow while every rank reads its counters that often in
+    seconds: the second result has a series for each rank, and is empty without.
 
     Raises `WireboundError` with one line when gloo is missing, a process dies or `time_limit_s` passes; no process is
     left behind.
@@ -64,6 +91,7 @@ def measure_allreduce(
             "repetitions": repetitions,
             "budget_s": budget_s,
             "rate_Bps": rate_Bps,
+            "counters_s": counters_s,
             "seed": seed,
             "time_limit_s": time_limit_s,
         }
@@ -73,7 +101,9 @@ def measure_allreduce(
         results = [json.loads((folder / f"rank-{rank}.json").read_text(encoding="utf-8")) for rank in range(ranks)]
     if rate_Bps is not None and not all(result["paced_connections"] for result in results):
         raise WireboundError("no connection of the all-reduce could be paced")
-    return tuple(_timing(size, [result["times"][str(size)] for result in results], rate_Bps) for size in sizes)
+    timings = tuple(_timing(size, [result["times"][str(size)] for result in results], rate_Bps) for size in sizes)
+    found = [result["counters"] for result in results if result["counters"] is not None]
+    return timings, tuple(read_series(Fields(item, "counters of the all-reduces")) for item in found)
 
 
 def allreduce_warnings(timings: Sequence[CollectiveTiming]) -> list[str]:

@@ -22,9 +22,9 @@ from typing import Any
 from wirebound.errors import InputError, WireboundError
 from wirebound.files import require_writable, write_text
 from wirebound.profile.collectives import require_gloo, started_workers, wait_for_workers
+from wirebound.profile.disturbance import load_warnings
 from wirebound.profile.machine import machine_record
 from wirebound.profile.pacing import pacing_available
-from wirebound.profile.probe import load_warnings
 from wirebound.profile.record import describe_rows
 from wirebound.profile.recording import run_recording
 from wirebound.profile.schema import write_json

@@ -1,9 +1,10 @@
 """Was the machine busy with something else while we measured? Marks runs that should not be trusted."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from wirebound.profile.schema import Scalar
 from wirebound.profile.spread import interquartile_range, median
 
 #: On a quiet machine our threads together wait less than this for a core, in seconds per second.
@@ -60,3 +61,11 @@ def disturbance_warnings(what: str, times_s: Sequence[float], waiting_share: flo
             f" (limit {WAITING_LIMIT:.2f}): other work was running"
         )
     return warnings
+
+
+def load_warnings(record: Mapping[str, Scalar]) -> list[str]:
+    """Return a warning when other work kept more than half of the cores busy before the measurement."""
+    load, cores = record.get("load_1min"), record.get("usable_cores")
+    if isinstance(load, float) and isinstance(cores, int) and load > cores / 2:
+        return [f"the load average was {load:g} on {cores} cores before the measurement began"]
+    return []

@@ -75,6 +75,13 @@ class Fields:
             raise self._wrong(name, value, f"one of {', '.join(allowed)}")
         return value
 
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return true or false, the default where the field is missing."""
+        value = self.values.get(name, default)
+        if not isinstance(value, bool):
+            raise self._wrong(name, value, "true or false")
+        return value
+
     def integer(self, name: str, *, minimum: int) -> int:
         """Return a whole number from `minimum` to `LARGEST_WHOLE`; 3.0 counts as one, as in JSON Schema."""
         value = self._required(name)

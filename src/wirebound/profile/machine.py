@@ -38,6 +38,21 @@ def machine_record() -> dict[str, Scalar]:
     return record
 
 
+def accelerator_record(device: str) -> dict[str, Scalar]:
+    """Return what there is to say about a CUDA device: its name, memory in bytes, CUDA version; empty for others."""
+    if not device.startswith("cuda"):
+        return {}
+    import torch
+
+    properties = torch.cuda.get_device_properties(device)
+    return {
+        "accelerator": properties.name,
+        "accelerator_memory_bytes": properties.total_memory,
+        "accelerators": torch.cuda.device_count(),
+        "cuda": torch.version.cuda,
+    }
+
+
 def processor_name() -> str:
     """Return the processor's trade name where the system tells it, else its architecture."""
     if sys.platform == "linux":

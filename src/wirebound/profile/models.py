@@ -1,5 +1,8 @@
 """A small convolutional network to profile where no other model is at hand."""
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -47,3 +50,17 @@ class ResNet20(nn.Module):
         hidden = functional.relu(self.norm(self.conv(images)))  # (batch, 16, 32, 32)
         hidden = self.stages(hidden)  # (batch, 64, 8, 8)
         return self.head(hidden.mean(dim=(2, 3)))  # type: ignore[no-any-return]
+
+
+def resnet20_job(
+    batch_size: int = 32,
+) -> tuple[nn.Module, Callable[[nn.Module, tuple[Tensor, Tensor]], Tensor], tuple[Tensor, Tensor]]:
+    """Return ResNet-20, its loss and one batch of random images: a job as `wirebound.profile.job` describes them."""
+    model = ResNet20()
+    return model, image_loss, (torch.randn(batch_size, 3, 32, 32), torch.randint(0, 10, (batch_size,)))
+
+
+def image_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the mean cross-entropy of a batch: images (batch, 3, 32, 32) and their labels (batch)."""
+    images, labels = batch
+    return functional.cross_entropy(model(images), labels)

@@ -1,12 +1,11 @@
 """Slow down this process's TCP connections to a chosen rate, without privileges. Linux only."""
 
-import os
 import socket
 import struct
 import sys
-from pathlib import Path
 
 from wirebound.errors import WireboundError
+from wirebound.profile.counters import open_connections
 
 #: SO_MAX_PACING_RATE of Linux's asm-generic/socket.h; Python's socket module does not name it.
 _SO_MAX_PACING_RATE = 47
@@ -25,21 +24,8 @@ def pace_connections(rate_Bps: float) -> int:
     """
     if not pacing_available():
         raise WireboundError(f"sockets can be paced on Linux only, not on {sys.platform}")
-    paced = 0
-    for entry in list(Path("/proc/self/fd").iterdir()):
-        try:
-            if not str(entry.readlink()).startswith("socket:"):
-                continue
-            connection = socket.socket(fileno=os.dup(int(entry.name)))
-        except OSError:
-            continue  # closed since the listing
+    connections = open_connections()
+    for connection in connections:
         with connection:
-            if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
-                continue
-            try:
-                connection.getpeername()
-            except OSError:
-                continue  # a listening socket
             connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", int(rate_Bps)))
-            paced += 1
-    return paced
+    return len(connections)

@@ -20,9 +20,9 @@ from typing import Any
 
 from wirebound.files import require_writable, write_text
 from wirebound.profile.collectives import allreduce_warnings, measure_allreduce
+from wirebound.profile.disturbance import load_warnings
 from wirebound.profile.machine import machine_record
 from wirebound.profile.pacing import pacing_available
-from wirebound.profile.probe import load_warnings
 from wirebound.profile.recording import run_recording
 from wirebound.profile.schema import CollectiveTiming, write_json
 from wirebound.units import BYTES_PER_S_PER_MBPS

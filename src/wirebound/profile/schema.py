@@ -8,6 +8,7 @@ may add some without a new version.
 import dataclasses
 import json
 import re
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +19,22 @@ from wirebound.files import write_text
 from wirebound.model import Tensor, Workload
 from wirebound.model.workload import GRADIENT_DTYPES
 from wirebound.profile.fields import Fields
+from wirebound.profile.observations import (
+    CounterSeries,
+    HookOverhead,
+    PeakMemory,
+    RankTiming,
+    item_document,
+    read_overhead,
+    read_peak_memory,
+    read_ranks,
+    read_series,
+)
 
 SCHEMA = "wirebound-profile"
-VERSION = 1
+#: A reader of this version takes every minor version: those only add fields. 1 added how a profile was measured:
+#: device, clock, loading, memory, ranks, counters, disturbed.
+VERSION, MINOR = 1, 1
 
 #: How a profile's compute times were obtained, as in `wirebound.model.Workload.timing`.
 TIMINGS = ("measured", "flop-proportional", "flop-estimated")
@@ -48,20 +62,6 @@ class TensorProfile:
     forward_s: float | None = None
     ready_samples: tuple[float, ...] = ()
     shape: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class HookOverhead:
-    """What watching costs: step time with hooks ÷ without, the median over `pairs` neighbouring steps.
-
-    `ratio_low` and `ratio_high` bound the median with at least `confidence` probability (order statistics).
-    """
-
-    ratio: float
-    ratio_low: float
-    ratio_high: float
-    confidence: float
-    pairs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,10 @@ class Profile:
     `tensors` is empty where only collectives were measured, `collectives` where only compute was; `batch_size` is None
     where it is not known. `steps` counts the measured steps. `forward_samples_s` and `backward_samples_s` have each
     step's forward and backward time. `batch_samples` has a few steps at each of several batch sizes, in rising order,
-    where those were measured.
+    where those were measured. `device` is the kind of device that computed, `clock` how it was timed (``cpu-timer``,
+    ``cuda-events``). `loading_samples_s` has how long each step's batch took to be loaded and on the device, which the
+    step's own times leave out. `ranks` has the medians of every rank, where several profiled their models at the same
+    time; the rest is then of rank 0. `disturbed` is true when other work was running: `warnings` has the signs.
     """
 
     name: str
@@ -118,6 +121,18 @@ class Profile:
     collectives: tuple[CollectiveTiming, ...] = ()
     vector_add: tuple[tuple[float, float], ...] = ()
     warnings: tuple[str, ...] = field(default=())
+    device: str | None = None
+    clock: str | None = None
+    loading_samples_s: tuple[float, ...] = ()
+    peak_memory: PeakMemory | None = None
+    ranks: tuple[RankTiming, ...] = ()
+    counters: tuple[CounterSeries, ...] = ()
+    disturbed: bool = False
+
+    @property
+    def loading_s(self) -> float | None:
+        """Median seconds until a step's batch was on the device, None where no data was loaded."""
+        return statistics.median(self.loading_samples_s) if self.loading_samples_s else None
 
     def workload(self) -> Workload:
         """Return the training step without any network; raises `InputError` when the profile has no tensors."""
@@ -170,6 +185,7 @@ def profile_from_document(document: object, *, where: str = "profile") -> Profil
     version = fields.integer("version", minimum=1)
     if version != VERSION:
         raise InputError(f"{where}: has profile version {version}: this program reads version {VERSION}")
+    fields.optional_integer("minor", minimum=0)
     return Profile(
         name=fields.text("name"),
         source=fields.text("source"),
@@ -184,13 +200,20 @@ def profile_from_document(document: object, *, where: str = "profile") -> Profil
         forward_samples_s=fields.numbers("forward_samples_s"),
         backward_samples_s=fields.numbers("backward_samples_s"),
         batch_samples=_batch_samples(fields.objects("batch_samples", required=False)),
-        hook_overhead=_hook_overhead(fields.optional_object("hook_overhead")),
+        hook_overhead=read_overhead(fields.optional_object("hook_overhead")),
         collectives=tuple(_collective(item) for item in fields.objects("collectives")),
         vector_add=tuple(
             (item.number("bytes", positive=True), item.number("seconds"))
             for item in fields.objects("vector_add", required=False)
         ),
         warnings=fields.texts("warnings"),
+        device=fields.optional_text("device"),
+        clock=fields.optional_text("clock"),
+        loading_samples_s=fields.numbers("loading_samples_s"),
+        peak_memory=read_peak_memory(fields.optional_object("peak_memory")),
+        ranks=read_ranks(fields.objects("ranks", required=False)),
+        counters=tuple(read_series(item) for item in fields.objects("counters", required=False)),
+        disturbed=fields.flag("disturbed", default=False),
     )
 
 
@@ -239,18 +262,6 @@ def _batch_samples(items: list[Fields]) -> tuple[BatchTiming, ...]:
     return tuple(samples)
 
 
-def _hook_overhead(fields: Fields | None) -> HookOverhead | None:
-    if fields is None:
-        return None
-    return HookOverhead(
-        ratio=fields.number("ratio", positive=True),
-        ratio_low=fields.number("ratio_low", positive=True),
-        ratio_high=fields.number("ratio_high", positive=True),
-        confidence=fields.number("confidence", maximum=1.0),
-        pairs=fields.integer("pairs", minimum=1),
-    )
-
-
 def _collective(fields: Fields) -> CollectiveTiming:
     return CollectiveTiming(
         collective=fields.text("collective"),
@@ -264,34 +275,31 @@ def _collective(fields: Fields) -> CollectiveTiming:
     )
 
 
+#: Lists of objects; those of the second kind are left out where there are none.
+_LISTS, _OPTIONAL_LISTS = ("tensors", "collectives"), ("batch_samples", "ranks", "counters")
+#: Fields that are left out where nothing was measured.
+_OPTIONAL = ("forward_samples_s", "backward_samples_s", "loading_samples_s", "device", "clock", "disturbed")
+
+
 def profile_document(profile: Profile) -> dict[str, Any]:
     """Return the profile as the document that `save_profile` writes; fields that were not measured are left out."""
-    document: dict[str, Any] = {"schema": SCHEMA, "version": VERSION}
+    document: dict[str, Any] = {"schema": SCHEMA, "version": VERSION, "minor": MINOR}
     for name, value in ((f.name, getattr(profile, f.name)) for f in dataclasses.fields(profile)):
-        if name in ("tensors", "collectives"):
-            document[name] = [_item_document(item) for item in value]
-        elif name == "batch_samples":
-            if value:
-                document[name] = [_item_document(item) for item in value]
+        if name in _LISTS or (name in _OPTIONAL_LISTS and value):
+            document[name] = [item_document(item) for item in value]
         elif name == "vector_add":
             if value:
                 document[name] = [{"bytes": size, "seconds": seconds} for size, seconds in value]
         elif name == "hook_overhead":
             document[name] = None if value is None else dataclasses.asdict(value)
+        elif name == "peak_memory":
+            if value is not None:
+                document[name] = item_document(value)
         elif name == "machine":
             document[name] = dict(value)
-        elif name not in ("forward_samples_s", "backward_samples_s") or value:
+        elif name not in (*_OPTIONAL, *_OPTIONAL_LISTS) or value:
             document[name] = list(value) if isinstance(value, tuple) else value
     return document
-
-
-def _item_document(item: TensorProfile | CollectiveTiming | BatchTiming) -> dict[str, Any]:
-    values = ((f.name, getattr(item, f.name)) for f in dataclasses.fields(item))
-    return {
-        "bytes" if name == "size" else name: list(value) if isinstance(value, tuple) else value
-        for name, value in values
-        if value is not None and value != ()
-    }
 
 
 def save_profile(profile: Profile, path: Path | str) -> None:

@@ -4,6 +4,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from wirebound.profile.observations import HookOverhead
+
 median = statistics.median
 
 
@@ -38,3 +40,9 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
             break
         k, reached = candidate, 1 - 2 * below
     return ordered[k - 1], ordered[n - k], max(reached, 0.0)
+
+
+def overhead_of(ratios: Sequence[float]) -> HookOverhead:
+    """Return the overhead that ratios of neighbouring measurements, with ÷ without, tell: their median, an interval."""
+    low, high, confidence = median_interval(ratios)
+    return HookOverhead(round(median(ratios), 6), round(low, 6), round(high, 6), round(confidence, 4), len(ratios))

@@ -126,7 +126,13 @@ CHAPTERS = (
         "What does the wire really reach?",
         parameters=(LARGE_FROM,),
         writes=("samples.parquet",),
-        data=("published", "recorded/allreduce_samples.csv", "recorded/allreduce_samples.machine.json"),
+        data=(
+            "published",
+            "recorded/allreduce_samples.csv",
+            "recorded/allreduce_samples.machine.json",
+            "recorded/utilization_samples.csv",
+            "recorded/utilization_samples.machine.json",
+        ),
         uses_live=True,
     ),
     Chapter(

@@ -61,6 +61,30 @@ def used_bandwidth(used_gbps: Mapping[str, float], claimed_gbps: float, link_gbp
     )
 
 
+#: A link is lightly loaded below this share of its rate, idle below the second, full from the third.
+LIGHTLY_LOADED, IDLE, FULL = 0.5, 0.1, 0.9
+#: A link swings between idle and full where it spends this share of the time at least in each.
+SWINGS = 0.05
+
+
+def bursty_link(busy: Sequence[float], seconds: Sequence[float], span_ms: float) -> Finding:
+    """Judge "lightly loaded on average, but swinging between full and idle": each half is true or false by itself.
+
+    `busy` is the utilization (0 to 1) of one link in neighbouring spans, `seconds` how long each is, about `span_ms`
+    milliseconds.
+    """
+    whole = sum(seconds)
+    mean = sum(share * time for share, time in zip(busy, seconds, strict=True)) / whole
+    idle = sum(time for share, time in zip(busy, seconds, strict=True) if share < IDLE) / whole
+    full = sum(time for share, time in zip(busy, seconds, strict=True) if share >= FULL) / whole
+    return Finding(
+        "Links are lightly loaded on average, but swing between full and idle at the scale of milliseconds.",
+        _verdict([mean < LIGHTLY_LOADED, min(idle, full) >= SWINGS]),
+        f"Over whole steps the link of this recording is {mean:.0%} busy. In spans of {span_ms:g} ms it is idle (below"
+        f" {IDLE:.0%}) {idle:.0%} of the time, and full (from {FULL:.0%} up) {full:.0%} of it.",
+    )
+
+
 def ratio_suffices(
     needed: Mapping[str, float | None], at_limit: Mapping[str, float], limit: float, *, link_gbps: float, target: float
 ) -> Finding:

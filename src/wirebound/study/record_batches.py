@@ -34,9 +34,9 @@ def record_batches(
     import torch
     from torch.nn import functional
 
+    from wirebound.profile.disturbance import load_warnings
     from wirebound.profile.machine import machine_record
     from wirebound.profile.models import ResNet20
-    from wirebound.profile.probe import load_warnings
 
     machine = machine_record()
     threads = torch.get_num_threads()

@@ -46,9 +46,8 @@ def record_codecs(
     """Return the document of all codecs; raises `InputError` for a name that no compressor has."""
     from wirebound.fit.codec import fit_codec
     from wirebound.fit.codec_document import codec_document
-    from wirebound.profile.disturbance import DisturbanceWatch
+    from wirebound.profile.disturbance import DisturbanceWatch, load_warnings
     from wirebound.profile.machine import machine_record
-    from wirebound.profile.probe import load_warnings
     from wirebound.simulate.compressors import compressor_named
     from wirebound.techniques.compress.compressor import compressor_of
     from wirebound.techniques.compress.measure import DEFAULT_SIZES, measure_coding

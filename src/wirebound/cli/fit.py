@@ -1,12 +1,12 @@
-"""Commands that measure and fit: profile, fit."""
+"""The command that fits: fit."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wirebound.cli.output import JsonFlag, note, print_json, printable
+from wirebound.cli.seed import check_seed
 from wirebound.errors import InputError
 from wirebound.files import require_other_file, require_writable
 from wirebound.fit.document import SCHEMA, VERSION
@@ -18,63 +18,10 @@ if TYPE_CHECKING:
     from wirebound.model import Link
     from wirebound.profile.schema import Profile
 
-#: The seeds that every generator takes.
-_LARGEST_SEED = 2**32 - 1
-_MOST_STEPS = 1_000_000
-_LARGEST_BATCH = 65_536
-
 
 def register(app: typer.Typer) -> None:
-    """Add these commands to the command line."""
-    app.command("profile")(profile)
+    """Add this command to the command line."""
     app.command("fit")(fit)
-
-
-def profile(
-    out: Annotated[Path | None, typer.Option("--out", metavar="PROFILE.json", help="The file to write.")] = None,
-    steps: Annotated[int, typer.Option("--steps", help="Training steps to measure.")] = 30,
-    batch: Annotated[int, typer.Option("--batch", help="Samples in a step.")] = 32,
-    batches: Annotated[
-        str | None,
-        typer.Option("--batches", help="Other batch sizes to time as well, such as 1,2,4,8,16,32.", metavar="N,N,…"),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the weights and the images.")] = 0,
-    json_output: JsonFlag = False,
-) -> None:
-    """Measure this machine: when gradients become ready, and how long an all-reduce takes.
-
-    It trains a small built-in network (ResNet-20 on random 32×32 images) on the processor and all-reduces buffers
-    between two processes on this machine, in about 15 seconds. Profiling a model of your own is not offered yet.
-    With --batches, predict --batch follows what was measured instead of scaling compute time in proportion.
-
-    \b
-    Example: wirebound profile --out PROFILE.json
-    Example: wirebound profile --batches 1,2,4,8,16,32 --out PROFILE.json
-    """
-    _check_seed(seed)
-    if not 1 <= steps <= _MOST_STEPS:
-        raise InputError(f"--steps {steps} must be between 1 and {_MOST_STEPS:,}")
-    if not 2 <= batch <= _LARGEST_BATCH:
-        raise InputError(f"--batch {batch} must be between 2, for batch normalization, and {_LARGEST_BATCH:,}")
-    batch_sizes = [] if batches is None else _batch_sizes(batches)
-    if out is None and not json_output:
-        raise InputError("nothing to write: name a file with --out PROFILE.json, or print with --json")
-    if out is not None:
-        require_writable(out)
-    from wirebound.profile.probe import run_probe
-    from wirebound.profile.schema import profile_document, save_profile
-
-    with _Progress() as progress:
-        measured = run_probe(steps=steps, batch_size=batch, batches=batch_sizes, seed=seed, progress=progress.show)
-    if out is not None:
-        save_profile(measured, out)
-    for warning in measured.warnings:
-        note(f"warning: {printable(warning)}")
-    if json_output:
-        print_json(profile_document(measured))
-    else:
-        typer.echo(_profile_summary(measured))
-        typer.echo(f"written to {out}")
 
 
 def fit(
@@ -99,7 +46,7 @@ def fit(
     Example: wirebound fit all_reduce_perf.txt --out FIT.json
     Example: wirebound fit times.csv --collective ring-allreduce --ranks 4 --json
     """
-    _check_seed(seed)
+    check_seed(seed)
     if out is not None:
         require_writable(out)
         require_other_file("--out", out, [file])
@@ -123,50 +70,6 @@ def fit(
         typer.echo(_fit_summary(fitted, link, curves))
         if out is not None:
             typer.echo(f"written to {out}")
-
-
-def _batch_sizes(text: str) -> list[int]:
-    try:
-        sizes = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"--batches {text!r} must be whole numbers with commas between, such as 1,2,4,8") from None
-    wrong = [size for size in sizes if not 1 <= size <= _LARGEST_BATCH]
-    if wrong:
-        raise InputError(f"--batches: {wrong[0]} must be between 1 and {_LARGEST_BATCH:,}")
-    if len(set(sizes)) < 2:
-        raise InputError(f"--batches {text!r} must have two batch sizes at least, to fit a line to")
-    return sizes
-
-
-def _check_seed(seed: int) -> None:
-    if not 0 <= seed <= _LARGEST_SEED:
-        raise InputError(f"--seed {seed} must be between 0 and {_LARGEST_SEED}")
-
-
-class _Progress:
-    """A bar where a terminal is there, else one line for each thing that begins; on standard error."""
-
-    def __init__(self) -> None:
-        self._said: set[str] = set()
-        self._bar = typer.progressbar(length=100, file=sys.stderr, label="profile") if sys.stderr.isatty() else None
-
-    def __enter__(self) -> "_Progress":
-        if self._bar is not None:
-            self._bar.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.render_finish()
-
-    def show(self, share: float, what: str) -> None:
-        """Show the share done, between 0 and 1, and what is going on."""
-        if self._bar is not None:
-            self._bar.label = what
-            self._bar.update(int(100 * share) - self._bar.pos)
-        elif what not in self._said:
-            self._said.add(what)
-            note(what)
 
 
 def _samples(
@@ -294,43 +197,6 @@ def _region_document(region: "RegionFit | None") -> dict[str, Any] | None:
 def _finite(value: float) -> float | None:
     """Return the value, or None for an infinite one, which JSON does not have."""
     return None if value == float("inf") else value
-
-
-def _profile_summary(profile: "Profile") -> str:
-    workload = profile.workload()
-    lines = [
-        f"{printable(profile.name)}: {len(workload.tensors)} gradients, {format_bytes(workload.size)},"
-        f" batch {profile.batch_size}",
-        f"forward {format_duration(workload.forward_s)}, backward {format_duration(workload.backward_s)},"
-        f" optimizer {format_duration(workload.optimizer_s)} (medians of {profile.steps} steps)",
-    ]
-    overhead = profile.hook_overhead
-    if overhead is not None:
-        lines.append(
-            f"the hooks' own cost: step time ×{overhead.ratio:.3f}"
-            f" ({overhead.confidence:.0%} interval {overhead.ratio_low:.3f} to {overhead.ratio_high:.3f})"
-        )
-    lines += _batch_lines(profile)
-    lines += [
-        f"{printable(timing.collective)}, {timing.ranks} ranks, {format_bytes(timing.size)}:"
-        f" {format_duration(timing.median_s)}"
-        for timing in (profile.collectives[0], profile.collectives[-1])
-    ]
-    return "\n".join(lines)
-
-
-def _batch_lines(profile: "Profile") -> list[str]:
-    """One line each for forward and backward over the batch, where batches were measured."""
-    if len(profile.batch_samples) < 2:
-        return []
-    from wirebound.fit.batches import fit_batch_scaling
-
-    scaling = fit_batch_scaling(profile.batch_samples)
-    return [
-        f"{name} over the batch: {format_duration(fit.fixed_s)} + {format_duration(fit.per_sample_s)} a sample"
-        f" ({fit.verdict})"
-        for name, fit in (("forward", scaling.forward), ("backward", scaling.backward))
-    ]
 
 
 def _fit_summary(fitted: "CommunicationFit", link: "Link | None", curves: "CurveChoice | None") -> str:
