@@ -1,11 +1,11 @@
 """How wide must the interval of a prediction be? Conformal factors from errors of predictions that were left out.
 
-A prediction p gets the interval p ÷ f to p × f. The factor f comes from errors, absolute values of
-ln(predicted ÷ measured), of cases that the model was not fitted to. Errors of one group (such as one method on one network) are alike, and so count as one
-draw: each of K groups has the weight 1/(K + 1), shared by its errors, and the weight 1/(K + 1) that is left stands for
-the group that is predicted and may be worse than all. That is the finite-sample correction of split conformal
-prediction (Vovk et al. 2005), for groups as in Dunn, Wasserman and Ramdas (2022). It holds where the predicted group
-is drawn as the others were, which nobody can promise of a method that works in another way.
+A prediction p gets the interval p ÷ f to p × f. The factor f comes from errors, absolute values of ln(predicted ÷
+measured), of cases that the model was not fitted to. Errors of one group (such as one method on one network) are alike,
+and so count as one draw: each of K groups has the weight 1/(K + 1), shared by its errors, and the weight 1/(K + 1) that
+is left stands for the group that is predicted and may be worse than all. That is the finite-sample correction of split
+conformal prediction (Vovk et al. 2005), for groups as in Dunn, Wasserman and Ramdas (2022). It holds where the
+predicted group is drawn as the others were, which nobody can promise of a method that works in another way.
 """
 
 import math
