@@ -91,7 +91,7 @@ def write_figures(out: Path, results: Mapping[str, Any], predictions: Mapping[st
 
 
 def _label(case: Case) -> str:
-    name = METHOD_LABELS.get(case["method"], case["method"])
+    name = METHOD_LABELS.get(case["method"], case["method"].upper())
     return " ".join(word for word in (name, case.get("compressor")) if word)
 
 

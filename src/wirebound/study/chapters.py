@@ -254,7 +254,7 @@ CHAPTERS = (
             Parameter("timeline_latency", "duration", "20 us", "time per message in the timelines", maximum="1 s"),
         ),
         writes=("predictions.parquet",),
-        data=("published",),
+        data=("published", "recorded/testbed_*.json"),
     ),
     Chapter(
         8,
