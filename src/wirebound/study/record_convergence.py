@@ -1,0 +1,188 @@
+"""Train the experiments on accuracy on this machine and record what came out: the data of chapter 7.
+
+    python -m wirebound.study.record_convergence --out convergence.json [--journal curves.jsonl] [--task digits …]
+
+Takes about eight minutes on two cores. With a journal, curves are kept as soon as they are ready: a recording that was
+stopped goes on from there when it is started again. `--task` records some of the tasks only.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from wirebound.files import require_writable, write_text
+from wirebound.profile.recording import run_recording
+
+SCHEMA, VERSION = "wirebound-convergence", 1
+#: Coding is timed on gradients of this many bytes.
+CODING_SIZES = (1024**2, 16 * 1024**2)
+
+
+def record_convergence(
+    tasks: Sequence[str] = ("digits", "mnist", "text"),
+    *,
+    seeds: int | None = None,
+    journal: Path | None = None,
+    tell: Callable[[str], None] = lambda what: None,
+) -> dict[str, Any]:
+    """Return the document: rates, curves, step times and coding times, machine and versions.
+
+    `seeds` is the number of seeds, 0 to `seeds` − 1; each task has its own unless given. Raises `InputError` for an
+    unknown task.
+    """
+    from wirebound.profile.disturbance import DisturbanceWatch
+    from wirebound.profile.machine import machine_record
+    from wirebound.profile.probe import load_warnings
+    from wirebound.study.convergence import best_rates, comparison_runs, sweep_runs, task_named, tuning_runs
+    from wirebound.techniques.learning.data import data_set
+    from wirebound.techniques.learning.distributed import train_runs
+
+    chosen = [task_named(name) for name in tasks]
+    machine = machine_record()
+    warnings, watch = load_warnings(machine), DisturbanceWatch()
+    described, curves = {}, []
+    with tempfile.TemporaryDirectory(prefix="wirebound-") as folder:
+        kept = journal or Path(folder) / "curves.jsonl"
+        for task in chosen:
+            numbers = range(task.seeds if seeds is None else seeds)
+            tell(f"{task.name}: learning rates")
+            tuning = train_runs(tuning_runs(task), journal=kept)
+            rates = best_rates(tuning)
+            tell(f"{task.name}: {len(task.compressors)} compressors, {len(numbers)} seeds")
+            runs = comparison_runs(task, rates, numbers)
+            if task.sweep:
+                runs += sweep_runs(task, rates, numbers[:3])
+            curves += tuning + train_runs(runs, journal=kept)
+            data = data_set(task.data)
+            described[task.data] = {
+                "name": task.name,
+                "sha256": data.sha256,
+                "training_samples": len(data.inputs),
+                "test_samples": len(data.test_inputs),
+                "rates": rates,
+                "step": measure_step(task.data, task.model, task.batch_size),
+            }
+    tell("coding")
+    coding = measure_coding_against_copy()
+    waited = watch.waiting_share()
+    if waited is not None and waited > 0.1:
+        warnings.append(f"threads waited {waited:.2f} s per second for a core: other work was running")
+    return {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "source": "python -m wirebound.study.record_convergence: DDP over gloo, one process and thread per worker",
+        "points": "[step, mean payload bytes per worker so far, test loss in nats, test accuracy]",
+        "machine": machine,
+        "packages": {name: importlib.metadata.version(name) for name in ("torch", "numpy", "scikit-learn", "mlxtend")},
+        "warnings": warnings,
+        "tasks": described,
+        "coding": coding,
+        "curves": [_short(curve.fields()) for curve in dict.fromkeys(curves)],
+    }
+
+
+def measure_step(data_name: str, model_name: str, batch_size: int) -> dict[str, Any]:
+    """Return when gradients are ready in one worker's step, on one thread, without any network: a small profile."""
+    import torch
+
+    from wirebound.profile.backward import profile_backward
+    from wirebound.techniques.learning.data import data_set
+    from wirebound.techniques.learning.models import learning_model, mean_loss
+
+    data, threads = data_set(data_name), torch.get_num_threads()
+    model = learning_model(model_name, data, seed=0)
+    shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
+    inputs, targets = data.inputs[:batch_size], data.targets[:batch_size]
+    torch.set_num_threads(1)
+    try:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+        profile = profile_backward(model, lambda model: mean_loss(model, inputs, targets), optimizer, steps=30)
+    finally:
+        torch.set_num_threads(threads)
+    return {
+        "batch_size": batch_size,
+        "forward_s": round(profile.forward_s, 9),
+        "optimizer_s": round(profile.optimizer_s, 9),
+        "tensors": [[tensor.name, shapes[tensor.name], round(tensor.gap_s, 9)] for tensor in profile.tensors],
+    }
+
+
+def measure_coding_against_copy(
+    names: Sequence[str] | None = None, sizes: Sequence[int] = CODING_SIZES, repetitions: int = 7
+) -> list[dict[str, Any]]:
+    """Return median seconds of encoding, of decoding and of copying fp32 gradients in memory, measured in turn."""
+    from statistics import median
+
+    from wirebound.simulate.compressors import compressor_named
+    from wirebound.study.record_codec import COMPRESSORS
+    from wirebound.techniques.compress.compressor import compressor_of
+    from wirebound.techniques.compress.measure import measure_coding, measure_copy
+
+    rows = []
+    for name in names or COMPRESSORS:
+        coder = compressor_of(compressor_named(name))
+        for size in sizes:
+            samples = measure_coding(coder, [size], repetitions=repetitions)
+            copies = measure_copy(size, repetitions=repetitions)
+            rows.append(
+                {
+                    "compressor": name,
+                    "bytes": size,
+                    "encode_s": round(median(sample.encode_s for sample in samples), 9),
+                    "decode_s": round(median(sample.decode_s for sample in samples), 9),
+                    "copy_s": round(median(copies), 9),
+                }
+            )
+    return rows
+
+
+def _short(fields: dict[str, Any]) -> dict[str, Any]:
+    points = [[step, round(sent), round(loss, 6), round(right, 6)] for step, sent, loss, right in fields["points"]]
+    return fields | {"points": points, "seconds": round(fields["seconds"], 2)}
+
+
+def document_text(document: dict[str, Any]) -> str:
+    """Return the document as JSON with one curve, and one timing, a line."""
+    lists = {name: document[name] for name in ("coding", "curves")}
+    head = json.dumps({name: part for name, part in document.items() if name not in lists}, indent=2, allow_nan=False)
+    tails = [
+        f'  "{name}": [\n' + ",\n".join(f"    {json.dumps(item, allow_nan=False)}" for item in items) + "\n  ]"
+        for name, items in lists.items()
+    ]
+    return head.removesuffix("\n}") + ",\n" + ",\n".join(tails) + "\n}\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Record into a file; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m wirebound.study.record_convergence",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.json", help="where the curves go")
+    parser.add_argument("--journal", type=Path, metavar="FILE.jsonl", help="keeps each curve until all are there")
+    parser.add_argument("--task", action="append", metavar="NAME", help="digits, mnist or text; may be repeated")
+    parser.add_argument("--seeds", type=int, help="number of seeds (default: as each task has)")
+    options = parser.parse_args(arguments)
+
+    def record_all() -> list[str]:
+        require_writable(options.out)
+        document = record_convergence(
+            options.task or ("digits", "mnist", "text"),
+            seeds=options.seeds,
+            journal=options.journal,
+            tell=lambda what: print(f"record: {what}", file=sys.stderr, flush=True),
+        )
+        write_text(options.out, document_text(document))
+        return list(document["warnings"])
+
+    return run_recording("record", record_all)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
