@@ -196,3 +196,49 @@ def latency_decides(
         _verdict([value > 5 for value in lost.values()]),
         evidence,
     )
+
+
+def compression_is_free(
+    lost: Mapping[str, Mapping[str, tuple[float, float]]], saving_percent: float, margin_points: float
+) -> Finding:
+    """Judge "compression cuts traffic by up to `saving_percent` without losing accuracy", task by task.
+
+    `lost` maps each task to its compressors, each to the traffic saved in percent and the points of accuracy lost. It
+    holds for a task where a compressor saves at least that much and loses at most `margin_points`.
+    """
+    free, parts = [], []
+    for task, compressors in lost.items():
+        strong = {name: points for name, (saved, points) in compressors.items() if saved >= saving_percent}
+        kept = [name for name, points in strong.items() if points <= margin_points]
+        free.append(bool(kept))
+        part = f"{task}: {len(kept)} of {len(strong)} that save so much lose at most {margin_points:g} points"
+        if kept:
+            most = max(kept, key=lambda name: compressors[name][0])
+            saved, points = compressors[most]
+            part += f", {most} with {saved:.1f} % saved ({points:+.1f} points lost) the most"
+        parts.append(part)
+    return Finding(
+        f"Compression cuts traffic by up to {saving_percent:g} % without losing accuracy.",
+        _verdict(free),
+        f"{'; '.join(parts)}.",
+    )
+
+
+def strong_compression_is_unstable(at_highest: Mapping[str, tuple[float, float, int]], margin_points: float) -> Finding:
+    """Judge "at very high ratios training gets unstable": a method loses over `margin_points` points, or diverges.
+
+    `at_highest` maps each method to its highest nominal ratio, the points of accuracy that it loses there, and the
+    number of seeds that diverged.
+    """
+    unstable = [name for name, (_, points, diverged) in at_highest.items() if diverged or points > margin_points]
+    listed = _listing(
+        [
+            f"{name} ({ratio:,.0f}×) {'diverges' if diverged else f'loses {points:.1f} points'}"
+            for name, (ratio, points, diverged) in at_highest.items()
+        ]
+    )
+    return Finding(
+        "At very high compression ratios training gets unstable.",
+        _verdict([name in unstable for name in at_highest]),
+        f"At the highest ratio tried, {listed}; more than {margin_points:g} points count.",
+    )
