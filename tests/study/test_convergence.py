@@ -36,7 +36,7 @@ TASK = task_named("digits")
 
 
 def curve(accuracies, seed=0, compressor="none", *, step_bytes=100, diverged_at=None, rate=0.05):
-    run = dataclasses.replace(TASK.run(rate, seed, compressor), steps=10 * (len(accuracies) - 1))
+    run = dataclasses.replace(TASK.run(rate, seed, compressor), steps=max(1, 10 * (len(accuracies) - 1)))
     points = tuple(Point(10 * n, 10.0 * n * step_bytes, 1.0, value) for n, value in enumerate(accuracies))
     return Curve(run, points, diverged_at, 1.0)
 
