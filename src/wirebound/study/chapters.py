@@ -90,6 +90,15 @@ SEED = Parameter("seed", "integer", 1, "seed of the random numbers", minimum=0, 
 LARGE_FROM = Parameter(
     "large_from", "size", "1 MiB", "vectors from this size are called large", minimum="1 KiB", maximum="2 MiB"
 )
+DEVICE_MEMORY_BANDWIDTH = Parameter(
+    "device_memory_bandwidth",
+    "bandwidth",
+    "7200 Gbps",
+    "memory bandwidth of the device, which coding is estimated from",
+    minimum="1 Gbps",
+    maximum="100 Tbps",
+)
+KERNEL_LAUNCH = Parameter("kernel_launch", "duration", "5 us", "time to launch a kernel", maximum="1 ms")
 
 
 def _bandwidths(*default: str) -> Parameter:
@@ -204,15 +213,8 @@ CHAPTERS = (
             ),
             Parameter("rank", "integer", 4, "rank of PowerSGD", minimum=1, maximum=256),
             Parameter("levels", "integer", 15, "quantization levels of QSGD", minimum=1, maximum=65_535),
-            Parameter(
-                "device_memory_bandwidth",
-                "bandwidth",
-                "7200 Gbps",
-                "memory bandwidth of the device, which coding is estimated from",
-                minimum="1 Gbps",
-                maximum="100 Tbps",
-            ),
-            Parameter("kernel_launch", "duration", "5 us", "time to launch a kernel", maximum="1 ms"),
+            DEVICE_MEMORY_BANDWIDTH,
+            KERNEL_LAUNCH,
             Parameter(
                 "claim_target",
                 "number",
@@ -243,6 +245,57 @@ CHAPTERS = (
         ),
         writes=("predictions.parquet",),
         data=("published",),
+    ),
+    Chapter(
+        7,
+        "compressors",
+        "What do compressors cost and give?",
+        parameters=(
+            Parameter("remeasure", "boolean", False, "train everything again on this machine", full=True),
+            Parameter("seeds", "integer", 5, "seeds to use of each task, where it has so many", minimum=1, maximum=5),
+            Parameter(
+                "target_share",
+                "number",
+                0.95,
+                "accuracy to reach, as a share of that without compression",
+                minimum=0.1,
+                maximum=1,
+            ),
+            Parameter(
+                "free_margin",
+                "number",
+                1.0,
+                "percentage points of accuracy that may be lost for free",
+                minimum=0,
+                maximum=50,
+            ),
+            Parameter(
+                "reference",
+                "choice",
+                "mnist",
+                "the task whose steps are combined with predicted times",
+                choices=("digits", "mnist", "text"),
+            ),
+            Parameter("workload", "workload", "resnet50", "the job of a paper's size"),
+            Parameter(
+                "worker_counts",
+                "integer",
+                [16, 64],
+                "accelerators of that job",
+                minimum=2,
+                maximum=16384,
+                many=True,
+            ),
+            WORKERS_PER_NODE,
+            _bandwidths("1 Gbps", "10 Gbps", "100 Gbps"),
+            dataclasses.replace(LATENCY, default="20 us"),
+            dataclasses.replace(METHOD, default="ddp"),
+            DEVICE_MEMORY_BANDWIDTH,
+            KERNEL_LAUNCH,
+            Parameter("live_steps", "integer", 60, "steps of the runs on this machine", minimum=4, maximum=1000),
+        ),
+        data=("published", "recorded/convergence.json", "recorded/codec_cpu_2core.json"),
+        uses_live=True,
     ),
     Chapter(
         9,

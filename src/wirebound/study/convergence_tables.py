@@ -66,15 +66,19 @@ def points_table(curves: Sequence[Curve]) -> pd.DataFrame:
     )
 
 
-def runs_table(curves: Sequence[Curve], target_share: float) -> pd.DataFrame:
-    """Return one row for each run, beside the run without compression of the same task and seed.
+def runs_table(curves: Sequence[Curve], rates: Mapping[str, float], target_share: float) -> pd.DataFrame:
+    """Return one row for each run, beside the run without compression of the same task and seed, at the task's rate.
 
     `accuracy` is the mean of the last three points, `lost` the plain run's accuracy less that (0 to 1), `saved` the
     share of payload bytes that a step does not send. The target is `target_share` of what plain runs of the task reach
     on average; `steps` to it are None where a run does not reach it, and `steps_ratio` compares with the plain run.
     Runs whose plain run is missing are left out.
     """
-    plain = {(c.run.data, c.run.seed): c for c in curves if _is_plain(c)}
+    plain = {
+        (curve.run.data, curve.run.seed): curve
+        for curve in curves
+        if curve.run.compressor is None and curve.run.learning_rate == rates[curve.run.data]
+    }
     targets = {}
     for task in {data for data, _ in plain}:
         reached = [curve.last_accuracy for (data, _), curve in plain.items() if data == task]
@@ -142,10 +146,6 @@ def _settings(curve: Curve) -> dict[str, Any]:
     run = curve.run
     values = (run.data, run.label, run.error_feedback, run.warm_up_steps > 0, run.learning_rate)
     return dict(zip(SETTINGS, values, strict=True))
-
-
-def _is_plain(curve: Curve) -> bool:
-    return curve.run.compressor is None
 
 
 def _last_step_bytes(curve: Curve) -> float:

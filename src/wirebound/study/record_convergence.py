@@ -13,10 +13,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wirebound.files import require_writable, write_text
 from wirebound.profile.recording import run_recording
+
+if TYPE_CHECKING:
+    from wirebound.study.convergence import Task
+    from wirebound.techniques.learning.runs import Curve
 
 SCHEMA, VERSION = "wirebound-convergence", 1
 #: Coding is timed on gradients of this many bytes.
@@ -32,41 +36,33 @@ def record_convergence(
 ) -> dict[str, Any]:
     """Return the document: rates, curves, step times and coding times, machine and versions.
 
-    `seeds` is the number of seeds, 0 to `seeds` − 1; each task has its own unless given. Raises `InputError` for an
+    `seeds` limits the number of seeds, which each task sets. Raises `InputError` for an
     unknown task.
     """
     from wirebound.profile.disturbance import DisturbanceWatch
     from wirebound.profile.machine import machine_record
     from wirebound.profile.probe import load_warnings
-    from wirebound.study.convergence import best_rates, comparison_runs, sweep_runs, task_named, tuning_runs
-    from wirebound.techniques.learning.data import data_set
+    from wirebound.study.convergence import comparison_runs, good_rates, sweep_runs, task_named, tuning_runs
     from wirebound.techniques.learning.distributed import train_runs
 
     chosen = [task_named(name) for name in tasks]
     machine = machine_record()
     warnings, watch = load_warnings(machine), DisturbanceWatch()
-    described, curves = {}, []
+    rates: dict[Task, dict[str, float]] = {}
+    numbers: dict[Task, range] = {}
+    curves: list[Curve] = []
     with tempfile.TemporaryDirectory(prefix="wirebound-") as folder:
         kept = journal or Path(folder) / "curves.jsonl"
         for task in chosen:
-            numbers = range(task.seeds if seeds is None else seeds)
             tell(f"{task.name}: learning rates")
             tuning = train_runs(tuning_runs(task), journal=kept)
-            rates = best_rates(tuning)
-            tell(f"{task.name}: {len(task.compressors)} compressors, {len(numbers)} seeds")
-            runs = comparison_runs(task, rates, numbers)
-            if task.sweep:
-                runs += sweep_runs(task, rates, numbers[:3])
-            curves += tuning + train_runs(runs, journal=kept)
-            data = data_set(task.data)
-            described[task.data] = {
-                "name": task.name,
-                "sha256": data.sha256,
-                "training_samples": len(data.inputs),
-                "test_samples": len(data.test_inputs),
-                "rates": rates,
-                "step": measure_step(task.data, task.model, task.batch_size),
-            }
+            rates[task] = good_rates(tuning)
+            tell(f"{task.name}: {len(task.compressors)} compressors")
+            numbers[task] = range(task.seeds if seeds is None else min(seeds, task.seeds))
+            curves += tuning + train_runs(comparison_runs(task, rates[task], numbers[task]), journal=kept)
+        for task in (task for task in chosen if task.sweep):
+            tell(f"{task.name}: settings of compressors")
+            curves += train_runs(sweep_runs(task, rates[task], numbers[task][:3]), journal=kept)
     tell("coding")
     coding = measure_coding_against_copy()
     waited = watch.waiting_share()
@@ -80,9 +76,23 @@ def record_convergence(
         "machine": machine,
         "packages": {name: importlib.metadata.version(name) for name in ("torch", "numpy", "scikit-learn", "mlxtend")},
         "warnings": warnings,
-        "tasks": described,
+        "tasks": {task.data: _described(task, rates[task]) for task in chosen},
         "coding": coding,
         "curves": [_short(curve.fields()) for curve in dict.fromkeys(curves)],
+    }
+
+
+def _described(task: "Task", rates: dict[str, float]) -> dict[str, Any]:
+    from wirebound.techniques.learning.data import data_set
+
+    data = data_set(task.data)
+    return {
+        "name": task.name,
+        "sha256": data.sha256,
+        "training_samples": len(data.inputs),
+        "test_samples": len(data.test_inputs),
+        "rates": rates,
+        "step": measure_step(task.data, task.model, task.batch_size),
     }
 
 
@@ -167,7 +177,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.json", help="where the curves go")
     parser.add_argument("--journal", type=Path, metavar="FILE.jsonl", help="keeps each curve until all are there")
     parser.add_argument("--task", action="append", metavar="NAME", help="digits, mnist or text; may be repeated")
-    parser.add_argument("--seeds", type=int, help="number of seeds (default: as each task has)")
+    parser.add_argument("--seeds", type=int, help="at most so many seeds (default: as each task has)")
     options = parser.parse_args(arguments)
 
     def record_all() -> list[str]:
