@@ -114,7 +114,7 @@ FREE = {
 def test_compression_is_free_where_one_strong_compressor_keeps_accuracy():
     finding = findings.compression_is_free(FREE, 90, 1)
     assert finding.verdict == findings.HOLDS
-    assert "digits: 1 of 2 that save so much lose at most 1 points, DGC with 98.0 % saved" in finding.evidence
+    assert "digits: 1 of 2 that save so much lose at most 1 point, DGC with 98.0 % saved" in finding.evidence
     altered = FREE | {"text": FREE["text"] | {"DGC": (98.0, 1.2)}}
     assert findings.compression_is_free(altered, 90, 1).verdict == findings.IN_PART
     assert "text: 0 of 2" in findings.compression_is_free(altered, 90, 1).evidence

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from wirebound.simulate.compressors import gradient_of, payload_bytes, rule_of
+from wirebound.study import convergence
+from wirebound.study import record_convergence as recorder
 from wirebound.study.convergence import TASKS, TUNING_SEED, comparison_runs, good_rates, sweep_runs, tuning_runs
 from wirebound.study.convergence_tables import curves_of
 from wirebound.study.convergence_time import recorded_workload
@@ -66,7 +68,7 @@ def test_points_are_in_order_and_bytes_are_those_of_the_layouts(document, curves
         steps = [point.step for point in curve.points]
         assert steps == [0, *run.marks][: len(steps)]
         assert (len(steps) == len(run.marks) + 1) == (curve.diverged_at is None)
-        assert all(0 <= point.accuracy <= 1 and 0 <= point.loss for point in curve.points)
+        assert all(0 <= point.accuracy <= 1 and point.loss >= 0 for point in curve.points)
         if run.compressor is None or run.warm_up_steps or rule_of(run.compressor).travels == "gtopk-tree":
             continue
         workload = recorded_workload(document["tasks"][run.data])
@@ -95,3 +97,31 @@ def test_the_same_seeds_give_the_recorded_curves(document, curves):
         assert [round(point.sent_bytes) for point in curve.points] == [point.sent_bytes for point in recorded]
         assert [point.loss for point in curve.points] == pytest.approx([point.loss for point in recorded], rel=0.02)
         assert curve.points[-1].accuracy == pytest.approx(recorded[-1].accuracy, abs=0.02)
+
+
+def test_recording_writes_the_document_and_keeps_a_journal(tmp_path, monkeypatch, capsys):
+    small = dataclasses.replace(TASKS[0], steps=4, points=2, compressors=("none", "topk:0.01"), sweep=False)
+    monkeypatch.setattr(convergence, "task_named", lambda name: small)
+    timings = recorder.measure_coding_against_copy(["topk:0.1"], [4096], repetitions=1)
+    monkeypatch.setattr(recorder, "measure_coding_against_copy", lambda: timings)
+    out, journal = tmp_path / "convergence.json", tmp_path / "curves.jsonl"
+    arguments = ["--out", str(out), "--journal", str(journal), "--task", "digits", "--seeds", "2"]
+    assert recorder.main(arguments) == 0
+    document = json.loads(out.read_text(encoding="utf-8"))
+    assert document_text(document) == out.read_text(encoding="utf-8")
+    curves = [curve_of(fields) for fields in document["curves"]]
+    assert len(curves) == 3 + 3 + 2 * 2
+    assert set(document["tasks"]["digits"]["rates"]) == {"none", "signsgd"}
+    assert document["coding"][0]["bytes"] == 4096
+    assert all(document["coding"][0][name] > 0 for name in ("encode_s", "decode_s", "copy_s"))
+    kept = journal.read_bytes()
+    assert recorder.main(arguments) == 0
+    assert journal.read_bytes() == kept
+    assert "digits, MLP: learning rates" in capsys.readouterr().err
+
+
+def test_mistakes_are_one_line(tmp_path, capsys):
+    assert recorder.main(["--out", str(tmp_path / "x.json"), "--task", "digitz"]) == 2
+    assert "digitz" in capsys.readouterr().err
+    assert recorder.main(["--out", str(tmp_path)]) == 2
+    assert "is a folder" in capsys.readouterr().err

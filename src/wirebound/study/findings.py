@@ -35,6 +35,10 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def _points(number: float) -> str:
+    return f"{number:g} point" if number == 1 else f"{number:g} points"
+
+
 def _each(values: Mapping[str, float], form: str) -> str:
     return _listing([f"{name} {form.format(value)}" for name, value in values.items()])
 
@@ -206,16 +210,16 @@ def compression_is_free(
     `lost` maps each task to its compressors, each to the traffic saved in percent and the points of accuracy lost. It
     holds for a task where a compressor saves at least that much and loses at most `margin_points`.
     """
-    free, parts = [], []
+    free, parts, margin = [], [], _points(margin_points)
     for task, compressors in lost.items():
         strong = {name: points for name, (saved, points) in compressors.items() if saved >= saving_percent}
         kept = [name for name, points in strong.items() if points <= margin_points]
         free.append(bool(kept))
-        part = f"{task}: {len(kept)} of {len(strong)} that save so much lose at most {margin_points:g} points"
+        part = f"{task}: {len(kept)} of {len(strong)} that save so much lose at most {margin}"
         if kept:
             most = max(kept, key=lambda name: compressors[name][0])
             saved, points = compressors[most]
-            part += f", {most} with {saved:.1f} % saved ({points:+.1f} points lost) the most"
+            part += f", {most} with {saved:.1f} % saved and {points:.1f} points lost the most"
         parts.append(part)
     return Finding(
         f"Compression cuts traffic by up to {saving_percent:g} % without losing accuracy.",
@@ -240,5 +244,5 @@ def strong_compression_is_unstable(at_highest: Mapping[str, tuple[float, float, 
     return Finding(
         "At very high compression ratios training gets unstable.",
         _verdict([name in unstable for name in at_highest]),
-        f"At the highest ratio tried, {listed}; more than {margin_points:g} points count.",
+        f"At the highest ratio tried, {listed}; more than {_points(margin_points)} count.",
     )
