@@ -117,7 +117,7 @@ def test_recording_writes_the_document_and_keeps_a_journal(tmp_path, monkeypatch
     kept = journal.read_bytes()
     assert recorder.main(arguments) == 0
     assert journal.read_bytes() == kept
-    assert "digits, MLP: learning rates" in capsys.readouterr().err
+    assert "record: learning rates" in capsys.readouterr().err
 
 
 def test_mistakes_are_one_line(tmp_path, capsys):

@@ -20,7 +20,6 @@ from wirebound.profile.recording import run_recording
 
 if TYPE_CHECKING:
     from wirebound.study.convergence import Task
-    from wirebound.techniques.learning.runs import Curve
 
 SCHEMA, VERSION = "wirebound-convergence", 1
 #: Coding is timed on gradients of this many bytes.
@@ -48,21 +47,20 @@ def record_convergence(
     chosen = [task_named(name) for name in tasks]
     machine = machine_record()
     warnings, watch = load_warnings(machine), DisturbanceWatch()
-    rates: dict[Task, dict[str, float]] = {}
-    numbers: dict[Task, range] = {}
-    curves: list[Curve] = []
     with tempfile.TemporaryDirectory(prefix="wirebound-") as folder:
         kept = journal or Path(folder) / "curves.jsonl"
-        for task in chosen:
-            tell(f"{task.name}: learning rates")
-            tuning = train_runs(tuning_runs(task), journal=kept)
-            rates[task] = good_rates(tuning)
-            tell(f"{task.name}: {len(task.compressors)} compressors")
-            numbers[task] = range(task.seeds if seeds is None else min(seeds, task.seeds))
-            curves += tuning + train_runs(comparison_runs(task, rates[task], numbers[task]), journal=kept)
-        for task in (task for task in chosen if task.sweep):
-            tell(f"{task.name}: settings of compressors")
-            curves += train_runs(sweep_runs(task, rates[task], numbers[task][:3]), journal=kept)
+        tell("learning rates")
+        tuning = train_runs([run for task in chosen for run in tuning_runs(task)], journal=kept)
+        rates = {task: good_rates([curve for curve in tuning if curve.run.data == task.data]) for task in chosen}
+        numbers = {task: range(task.seeds if seeds is None else min(seeds, task.seeds)) for task in chosen}
+        compared = [run for task in chosen for run in comparison_runs(task, rates[task], numbers[task])]
+        tell(f"compressors, {len(compared)} runs")
+        curves = tuning + train_runs(compared, journal=kept)
+        swept = [task for task in chosen if task.sweep]
+        settings = [run for task in swept for run in sweep_runs(task, rates[task], numbers[task][:3])]
+        if settings:
+            tell(f"settings of compressors, {len(settings)} runs")
+            curves += train_runs(settings, journal=kept)
     tell("coding")
     coding = measure_coding_against_copy()
     waited = watch.waiting_share()
@@ -125,14 +123,21 @@ def measure_step(data_name: str, model_name: str, batch_size: int) -> dict[str, 
 def measure_coding_against_copy(
     names: Sequence[str] | None = None, sizes: Sequence[int] = CODING_SIZES, repetitions: int = 7
 ) -> list[dict[str, Any]]:
-    """Return median seconds of encoding, of decoding and of copying fp32 gradients in memory, measured in turn."""
+    """Return median seconds of encoding, of decoding and of copying fp32 gradients in memory, measured in turn.
+
+    All on one thread: on a busy machine a second one is waited for, longer than most of this takes.
+    """
     from statistics import median
+
+    import torch
 
     from wirebound.simulate.compressors import compressor_named
     from wirebound.study.record_codec import COMPRESSORS
     from wirebound.techniques.compress.compressor import compressor_of
     from wirebound.techniques.compress.measure import measure_coding, measure_copy
 
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     rows = []
     for name in names or COMPRESSORS:
         coder = compressor_of(compressor_named(name))
@@ -148,6 +153,7 @@ def measure_coding_against_copy(
                     "copy_s": round(median(copies), 9),
                 }
             )
+    torch.set_num_threads(threads)
     return rows
 
 
