@@ -166,6 +166,7 @@ def test_without_error_feedback_nothing_is_kept():
         ({"steps": 0}, "steps = 0"),
         ({"learning_rate": float("nan")}, "learning rate = nan"),
         ({"momentum": 1.0}, "momentum = 1.0"),
+        ({"test_samples": 3}, "test samples = 3"),
         ({"warm_up_steps": 3}, "choose dgc"),
         ({"model": "transformer"}, "transformer is for text only"),
         ({"data": "mnits"}, "mnits"),

@@ -45,6 +45,8 @@ class LearningRun:
             raise InputError(f"learning rate = {self.learning_rate} must be greater than 0 and finite")
         if not 0 <= self.momentum < 1:
             raise InputError(f"momentum = {self.momentum} must be at least 0 and less than 1")
+        if self.test_samples is not None and self.test_samples < self.workers:
+            raise InputError(f"test samples = {self.test_samples} must be at least the {self.workers} workers")
         if self.warm_up_steps and (self.compressor is None or self.compressor.name != "dgc"):
             raise InputError("warm-up of the share of values kept is DGC's: choose dgc, or warm_up_steps=0")
 
