@@ -24,9 +24,10 @@ from wirebound.figures import BLUE, count_axis, new_figure, render_svg
 from wirebound.files import write_json, write_text
 from wirebound.model import Cluster, Link, Tensor, Workload, method_named
 from wirebound.model.library import builtin_workload
+from wirebound.simulate.job import TrainingJob
 from wirebound.simulate.step import simulate_step
 from wirebound.simulate.sweep import sweep
-from wirebound.simulate.sweep_axes import Job
+from wirebound.simulate.sweep_axes import job_at
 
 RESNET = builtin_workload("resnet50")
 CLUSTER = Cluster(64, Link(1.25e9))
@@ -64,7 +65,7 @@ def network_axes(configurations, latencies=1):
 
 def sweep_speed(name, axes, library):
     """Configurations per second of one method by sweep, C loop and definition, and their largest difference."""
-    job = Job(RESNET, CLUSTER, method_named(name))
+    job = TrainingJob(RESNET, CLUSTER, method_named(name))
 
     def swept():
         return sweep(job.workload, job.cluster, job.method, axes=axes)["scaling_factor"].to_numpy()
@@ -75,7 +76,8 @@ def sweep_speed(name, axes, library):
     points = [
         {axis: values[len(values) * part // 7] for axis, values in axes.items()} for part in range(7)
     ]  # spread over the grid
-    seconds = best_of(lambda: [simulate_step(j.workload, j.cluster, j.method) for j in map(job.at, points)], 3)
+    jobs = [job_at(job, point) for point in points]
+    seconds = best_of(lambda: [simulate_step(j.workload, j.cluster, j.method) for j in jobs], 3)
     speed["definition_per_s"] = len(points) / seconds
     speed["sweep_over_definition"] = speed["sweep_per_processor_s"] / CORES / speed["definition_per_s"]
     if library is not None:

@@ -114,6 +114,7 @@ def test_a_seed_alone_changes_nothing(wirebound):
         (["--consistency", "sssp:3"], "unknown consistency protocol 'sssp'"),
         (["--consistency", "ssp"], "consistency 'ssp' needs a number: write ssp:3"),
         (["--consistency", "gossip:tours"], "did you mean 'torus'"),
+        (["--consistency", "gossip:8"], "gossip:8 on 8 nodes: each has only 7 others"),
         (["--consistency", "asp", "--method", "ddp"], "asp needs parameter servers"),
         (["--consistency", "local-sgd:999999999"], "more than 10,000,000"),
         (["--compute-spread", "-0.1"], "--compute-spread -0.1"),

@@ -75,7 +75,7 @@ def test_predict_for_people_names_what_was_assumed(wirebound):
     )
     assert code == 0
     assert "8 GPUs on 2 nodes, 10 Gbps" in out
-    for assumed in ("flop-proportional", "exchange for free", "no latency", "compression and decompression take no"):
+    for assumed in ("flop-estimated", "exchange for free", "no latency", "compression and decompression take no"):
         assert assumed in out
 
 

@@ -1,6 +1,7 @@
 """Times from operations: known costs are found, the total is kept, and measured networks are predicted from others."""
 
 import csv
+import dataclasses
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -20,6 +21,7 @@ from wirebound.fit.flops import (
     published_series,
 )
 from wirebound.model.architectures import parameters_of
+from wirebound.model.layer_cost import BACKWARD, FORWARD
 from wirebound.model.library import builtin_workload, read_published
 from wirebound.study.data import load_table
 
@@ -174,6 +176,18 @@ def test_an_estimated_workload_is_labelled_and_near_what_was_measured():
         assert estimated_workload(name).size == builtin_workload(name).size
     with pytest.raises(InputError, match="unknown network to estimate 'bert-base'"):
         estimated_workload("bert-base")
+
+
+def test_the_costs_that_ship_are_those_of_the_calibration():
+    forward, backward = layer_cost("forward"), layer_cost("backward")
+    assert dataclasses.astuple(BACKWARD) == pytest.approx(dataclasses.astuple(backward), rel=1e-5)
+    assert (FORWARD.per_flop_s, FORWARD.per_value_s) == pytest.approx(
+        (forward.per_flop_s, forward.per_value_s), rel=1e-5
+    )
+    assert FORWARD.per_layer_s == 0
+    shipped, estimated = builtin_workload("resnet18"), estimated_workload("resnet18", 32)
+    assert shipped.compute_s == pytest.approx(estimated.compute_s, rel=1e-5)
+    assert shipped.ready_s == pytest.approx(estimated.ready_s, rel=1e-5)
 
 
 def test_the_table_agrees_with_its_sources():

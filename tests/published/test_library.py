@@ -37,7 +37,7 @@ def test_one_step_takes_the_published_iteration_time(name: str) -> None:
     assert len(workload.vector_add) == 25
 
 
-@pytest.mark.parametrize("name", ["resnet18", "bert-base", "bert-large"])
+@pytest.mark.parametrize("name", ["bert-base", "bert-large"])
 def test_estimates_are_labelled_and_proportional_to_operations(name: str) -> None:
     workload = builtin_workload(name)
     assert workload.timing == "flop-proportional"
@@ -63,10 +63,18 @@ def test_bert_reaches_the_published_throughput_of_one_gpu(name: str, batch_size:
     assert workload.batch_size / workload.compute_s == pytest.approx(per_second)
 
 
-def test_resnet18_runs_at_the_rate_of_resnet50() -> None:
-    small, large = builtin_workload("resnet18"), builtin_workload("resnet50")
-    assert small.compute_s / large.compute_s == pytest.approx(forward_flops("resnet18") / forward_flops("resnet50"))
-    assert small.size == 46_758_048
+def test_resnet18_takes_what_was_published_of_it() -> None:
+    """PipeDream's profile of ResNet-18: 152.3 ms backward for 256 images, typed from its graph file."""
+    workload = builtin_workload("resnet18")
+    assert (workload.timing, workload.batch_size, workload.size) == ("flop-estimated", 32, 46_758_048)
+    rows = [row for row in read_published("layer_times.csv") if row["series"] == "pipedream-resnet18"]
+    published_s = sum(float(row["backward_us"]) for row in rows) * 1e-6
+    assert published_s == pytest.approx(0.1523, rel=1e-3)
+    per_image = [workload.backward_s / 32, published_s / 256]
+    assert max(per_image) / min(per_image) < 1.2
+    # A network of 44 % of ResNet-50's operations takes less of its backward than that: it moves less data for each.
+    large = builtin_workload("resnet50")
+    assert workload.backward_s / large.backward_s < forward_flops("resnet18") / forward_flops("resnet50") < 0.45
 
 
 @pytest.mark.parametrize(("wrong", "right"), [("resnet-50", "resnet50"), ("BERT_base", "bert-base"), ("vgg", "vgg16")])

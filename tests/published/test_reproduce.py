@@ -110,7 +110,17 @@ def test_writing_over_a_folder_is_refused(tmp_path: Path, capsys: pytest.Capture
 def test_validate_gives_every_suite(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("validate", "--json") == 0
     suites = json.loads(capsys.readouterr().out)["suites"]
-    assert list(suites) == ["zhang2020", "zhang2020-measured", "shi2020", "shi2020-transfer", "collectives", "cases"]
+    names = [
+        "zhang2020",
+        "zhang2020-measured",
+        "shi2020",
+        "shi2020-transfer",
+        "collectives",
+        "traces",
+        "testbed",
+        "cases",
+    ]
+    assert list(suites) == names
     for figures in suites.values():
         assert {"points", "held_out", "mean_ape", "median_ape", "p90_ape"} <= set(figures)
     zhang = suites["zhang2020"]
@@ -136,6 +146,14 @@ def test_validate_one_suite_for_people(capsys: pytest.CaptureFixture[str]) -> No
     assert len(lines) == 3
     assert lines[1].split()[:2] == ["zhang2020", "90"]
     assert "270 points against exact fractions" in lines[2]
+
+
+def test_suites_of_traces_and_of_the_testbed_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("validate", "--suite", "traces", "--suite", "testbed") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["traces", "from", "testbed"]
+    assert lines[1].split()[1] == "3"
+    assert "pairs of methods over a tenth apart in the right order" in lines[-1]
 
 
 def test_unknown_suite_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

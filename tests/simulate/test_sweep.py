@@ -15,9 +15,10 @@ from wirebound.model import METHODS, Cluster, Link, Method, method_named
 from wirebound.model.library import builtin_workload, read_published
 from wirebound.simulate.all_reduces import COLLECTIVES, FLAT_RING
 from wirebound.simulate.collectives import ALL_REDUCES
+from wirebound.simulate.job import TrainingJob
 from wirebound.simulate.step import simulate_step
 from wirebound.simulate.sweep import QUANTITIES, sweep, sweep_table
-from wirebound.simulate.sweep_axes import AXES, Job
+from wirebound.simulate.sweep_axes import AXES, job_at
 from wirebound.simulate.sweep_range import Grid, compute_range
 from wirebound.study.zhang2020 import exact_scaling_factor
 
@@ -85,7 +86,7 @@ def check_all(job, axes, dataset):
     """Every configuration of a sweep against the definition."""
     for indices in itertools.product(*(range(len(values)) for values in axes.values())):
         point = {name: values[index] for index, (name, values) in zip(indices, axes.items(), strict=True)}
-        for quantity, value in defined(job.at(point)).items():
+        for quantity, value in defined(job_at(job, point)).items():
             found = dataset[quantity].to_numpy()[indices]
             assert found == pytest.approx(value, rel=1e-9, abs=0), (quantity, point)
 
@@ -102,7 +103,7 @@ def check_all(job, axes, dataset):
 def test_equals_the_definition(workload, cluster, method, axes, include_vector_add, accumulation):
     options = {"include_vector_add": include_vector_add, "accumulation": accumulation}
     dataset = sweep(workload, cluster, method, axes=axes, quantities=tuple(QUANTITIES), **options)
-    check_all(Job(workload, cluster, method, **options), axes, dataset)
+    check_all(TrainingJob(workload, cluster, method, **options), axes, dataset)
 
 
 @pytest.mark.parametrize("name", [*ALL_REDUCES, FLAT_RING])
@@ -112,7 +113,7 @@ def test_every_registered_all_reduce_compiles(name, method, monkeypatch):
     axes = {"nodes": [2, 3, 16], "bandwidth": [1e8, 1.25e9], "latency": [0.0, 5e-5], "accelerators_per_node": [1, 4]}
     method = method_named(method, collective=name)
     dataset = sweep(RESNET, CLUSTER, method, axes=axes, quantities=tuple(QUANTITIES))
-    check_all(Job(RESNET, CLUSTER, method), axes, dataset)
+    check_all(TrainingJob(RESNET, CLUSTER, method), axes, dataset)
 
 
 def test_axes_that_change_the_messages():
@@ -128,7 +129,7 @@ def test_axes_that_change_the_messages():
         "bandwidth": [1e9],
     }
     dataset = sweep(RESNET, CLUSTER, WFBP, axes=axes, quantities=tuple(QUANTITIES))
-    check_all(Job(RESNET, CLUSTER, WFBP), axes, dataset)
+    check_all(TrainingJob(RESNET, CLUSTER, WFBP), axes, dataset)
     assert dataset["scaling_factor"].dims == tuple(axes)
     assert dataset["method"].values.tolist() == ["ddp", "mg-wfbp", "bytescheduler-ps"]
     assert dataset["workload"].values.tolist() == ["resnet18", "resnet50"]
@@ -138,20 +139,20 @@ def test_several_network_cards():
     axes = {"accelerators_per_node": [8], "nics_per_node": [1, 2, 8], "nodes": [1, 4], "bandwidth": [1e9]}
     for method in (WFBP, method_named("wfbp-ps"), method_named("horovod", collective=FLAT_RING)):
         dataset = sweep(RESNET, CLUSTER, method, axes=axes, quantities=tuple(QUANTITIES))
-        check_all(Job(RESNET, CLUSTER, method), axes, dataset)
+        check_all(TrainingJob(RESNET, CLUSTER, method), axes, dataset)
 
 
 def test_what_no_kernel_knows_goes_through_the_definition():
     method = method_named("mg-wfbp", partition_bytes=5e6)
     axes = {"nodes": [1, 8], "bandwidth": [1e9, 1e10], "compression": [1.0, 3.0]}
     dataset = sweep(RESNET, CLUSTER, method, axes=axes, quantities=tuple(QUANTITIES))
-    check_all(Job(RESNET, CLUSTER, method), axes, dataset)
+    check_all(TrainingJob(RESNET, CLUSTER, method), axes, dataset)
 
 
 def test_compressors_are_an_axis():
     axes = {"compressor": [None, "topk:0.01", "powersgd:4"], "nodes": [2, 8], "bandwidth": [1e9, 1e10]}
     dataset = sweep(RESNET, CLUSTER, WFBP, axes=axes, quantities=tuple(QUANTITIES))
-    check_all(Job(RESNET, CLUSTER, WFBP), axes, dataset)
+    check_all(TrainingJob(RESNET, CLUSTER, WFBP), axes, dataset)
     assert dataset["compressor"].values.tolist() == ["none", "topk:0.01", "powersgd:4"]
 
 
@@ -189,7 +190,7 @@ def test_chunks_change_nothing(chunk):
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 548), st.integers(1, 549))
 def test_any_range_is_that_part_of_the_whole(start, length):
-    grid = Grid(Job(RESNET, CLUSTER, WFBP), CUT, ("iteration_s",))
+    grid = Grid(TrainingJob(RESNET, CLUSTER, WFBP), CUT, ("iteration_s",))
     whole = sweep(RESNET, CLUSTER, WFBP, axes=CUT, quantities=("iteration_s",))["iteration_s"].to_numpy().ravel()
     stop = min(549, start + length)
     assert compute_range(grid, start, stop)[0].tolist() == whole[start:stop].tolist()

@@ -112,9 +112,13 @@ def test_file_digests(tmp_path: Path) -> None:
         digest_file(tmp_path / "data" / "a.csv") == "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
     )
     assert digest_data(tmp_path / "data", "a.csv") == digest_file(tmp_path / "data" / "a.csv")
+    pattern = digest_data(tmp_path / "data", "*.csv")
     folder = digest_data(tmp_path, "data")
     (tmp_path / "data" / "more" / "b.csv").rename(tmp_path / "data" / "b.csv")
     assert digest_folder(tmp_path / "data") != folder
+    assert digest_data(tmp_path / "data", "*.csv") != pattern
+    with pytest.raises(InputError, match=r"data file '\*\.txt' is missing"):
+        digest_data(tmp_path / "data", "*.txt")
     with pytest.raises(InputError, match=r"data file 'c.csv' is missing"):
         digest_data(tmp_path / "data", "c.csv")
     lock = tmp_path / "lock"

@@ -23,7 +23,9 @@ def validate(suite: _Suites = None, json_output: JsonFlag = False) -> None:
     Suites: zhang2020 (90 published what-if scaling factors, and the engine against exact fractions),
     zhang2020-measured (measured scaling factors against a fully used network), shi2020 (calibrated on 64 runs, scored
     on 172 others), shi2020-transfer (BERT-Large from the two other models), collectives (curves of all-reduces that
-    others measured, at sizes held out), cases (questions of practitioners: distance from the observed range).
+    others measured, at sizes held out), traces (steps of public traces, predicted from the other steps), testbed
+    (recorded runs of the testbed, predicted before they were measured), cases (questions of practitioners: distance
+    from the observed range).
 
     Example: wirebound validate --suite shi2020 --json
     """
@@ -49,6 +51,14 @@ def validate(suite: _Suites = None, json_output: JsonFlag = False) -> None:
             )
         if "affine" in figures:
             typer.echo(_line("  affine", figures["affine"]["points"], figures["affine"]))
+        if "replayed" in figures:
+            typer.echo(_line("  from their own times", figures["replayed"]["points"], figures["replayed"]))
+        if figures.get("pairs"):
+            share = figures["pairs_in_order_percent"]
+            typer.echo(f"  {share:.0f} % of {figures['pairs']} pairs of methods over a tenth apart in the right order")
+        for interval in figures.get("coverage", ()):
+            if interval["what"] == "held out":
+                typer.echo(_coverage(interval))
         if "agree" in figures:
             typer.echo(f"  {sum(figures['agree'].values())} of {len(figures['agree'])} lie in the observed range")
         if "regret_percent" in figures:
@@ -56,6 +66,13 @@ def validate(suite: _Suites = None, json_output: JsonFlag = False) -> None:
 
 
 def _line(name: str, points: int, figures: dict[str, Any]) -> str:
-    return f"{name:28}{points:>10}" + "".join(
-        f"{figures[column]:>9.2f}" for column in ("mean_ape", "median_ape", "p90_ape")
+    columns = [figures[column] for column in ("mean_ape", "median_ape", "p90_ape")]
+    return f"{name:28}{points:>10}" + "".join(f"{'–' if error is None else f'{error:.2f}':>9}" for error in columns)
+
+
+def _coverage(interval: dict[str, Any]) -> str:
+    doubt = "" if interval["promised"] else ", more than so few methods can promise"
+    return (
+        f"  {interval['level']:.0%} interval, divided and multiplied by {interval['factor']:.3f},"
+        f" holds {interval['held']:.0%}{doubt}"
     )

@@ -14,7 +14,6 @@ those of the forward pass, for both directions.
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,8 +23,8 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from wirebound.errors import InputError, unknown_name
-from wirebound.model import Tensor, Workload
-from wirebound.model.architectures import Parameter, backward_order
+from wirebound.model import Workload
+from wirebound.model.layer_cost import LayerCost, costed_workload, image_layer_counts, layers_of
 from wirebound.model.library import builtin_workload, read_published
 
 Array = NDArray[np.float64]
@@ -68,19 +67,6 @@ class Series:
     def backward_s(self) -> float:
         """Seconds of the whole backward pass."""
         return sum(layer.backward_s for layer in self.layers)
-
-
-@dataclass(frozen=True, slots=True)
-class LayerCost:
-    """Seconds per operation, per output value and per layer."""
-
-    per_flop_s: float
-    per_value_s: float
-    per_layer_s: float
-
-    def time_s(self, flops: float, values: float) -> float:
-        """Return the seconds of one layer."""
-        return self.per_flop_s * flops + self.per_value_s * values + self.per_layer_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,28 +149,13 @@ def published_series() -> tuple[Series, ...]:
 def _zhang_series(name: str) -> Series:
     workload = builtin_workload(name)
     layers, position = [], 0
-    for _, parameters in _layers(name):
+    for _, parameters in layers_of(name):
         end = position + len(parameters)
         seconds = sum(tensor.gap_s for tensor in workload.tensors[position:end])
-        flops, values = _counts(parameters)
+        flops, values = image_layer_counts(parameters)
         layers.append(LayerTime(workload.batch_size * flops, workload.batch_size * values, seconds))
         position = end
     return Series(f"zhang-{name}", name, tuple(layers), batch_known=True)
-
-
-def _layers(name: str) -> list[tuple[str, list[Parameter]]]:
-    """Each layer's name and parameters, in the order of backward."""
-    groups = itertools.groupby(backward_order(name), key=lambda parameter: parameter.layer)
-    return [(layer, list(parameters)) for layer, parameters in groups]
-
-
-def _counts(parameters: Sequence[Parameter]) -> tuple[float, float]:
-    """Operations and output values of one sample in a layer of an image network."""
-    flops = sum(parameter.forward_flops for parameter in parameters)
-    for parameter in parameters:
-        if len(parameter.shape) > 1:  # a product: two operations for each input of an output value
-            return flops, parameter.forward_flops / (2 * math.prod(parameter.shape[1:]))
-    return flops, parameters[0].forward_flops  # a normalization's scale: one operation an output value
 
 
 def layer_cost(
@@ -245,21 +216,4 @@ def estimated_workload(name: str, batch_size: int = 32, *, without: Iterable[str
     backward = layer_cost("backward", without=left_out)
     # The forward times were taken with a wait after every layer, so that even the smallest takes 0.3 ms.
     forward = dataclasses.replace(layer_cost("forward", without=left_out), per_layer_s=0.0)
-    tensors: list[Tensor] = []
-    for _, parameters in _layers(name):
-        counts = [batch_size * count for count in _counts(parameters)]
-        # As the measured gaps show, a layer's gradients become ready together: the gap is that of its first tensor.
-        gaps = [backward.time_s(*counts), *(0.0 for _ in parameters[1:])]
-        tensors += [
-            Tensor(parameter.name, parameter.size, gap, shape=parameter.shape)
-            for parameter, gap in zip(parameters, gaps, strict=True)
-        ]
-    forward_s = sum(forward.time_s(*(batch_size * count for count in _counts(some))) for _, some in _layers(name))
-    return Workload(
-        name=name,
-        batch_size=batch_size,
-        tensors=tuple(tensors),
-        forward_s=forward_s,
-        timing="flop-estimated",
-        source="estimate from operations, output values and layers, calibrated on published layer times of GPUs",
-    )
+    return costed_workload(name, batch_size, backward=backward, forward=forward)

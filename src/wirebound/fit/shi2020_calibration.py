@@ -1,13 +1,13 @@
 """Calibration of the cluster of Shi et al. (2020): least squares over runs, and how sure its figures are."""
 
 import functools
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import least_squares
 
+from wirebound.fit.prediction_interval import IntervalFactor, conformal_factor
 from wirebound.fit.shi2020_model import Calibration, slowest_path
 from wirebound.fit.shi2020_runs import NETWORKS, Run
 from wirebound.fit.shi2020_settings import method_of, workload_of
@@ -84,23 +84,48 @@ def intervals(
     return list(zip(np.minimum(low, estimate).tolist(), np.maximum(high, estimate).tolist(), strict=True))
 
 
-def cross_validated_errors(runs: Iterable[Run], calibration: Calibration) -> np.ndarray:
-    """Return log(predicted ÷ measured) of each run when all runs of its workload, method and size are left out.
+def by_setting(run: Run) -> tuple[str, str, int]:
+    """All runs of one workload, method and size: what choices of the model were compared by."""
+    return run.workload, run.method, run.gpus
 
-    The fits start from `calibration`, that of all `runs`. The spread of these errors is an honest width of a
-    prediction, and their size is what choices of the model were made by.
+
+def by_method(run: Run) -> str:
+    """All runs of one method: most held-out runs are of methods that nothing was calibrated on."""
+    return run.method
+
+
+def cross_validated_errors(
+    runs: Iterable[Run], calibration: Calibration, left_out: Callable[[Run], Hashable] = by_setting
+) -> np.ndarray:
+    """Return log(predicted ÷ measured) of each run when all runs for which `left_out` gives the same are left out.
+
+    The fits start from `calibration`, that of all `runs`. The spread of these errors is what a prediction's interval
+    comes from (`wirebound.fit.prediction_interval`).
     """
     runs = list(runs)
-    groups = np.array([zlib.crc32(f"{run.workload} {run.method} {run.gpus}".encode()) for run in runs])
+    keys = [left_out(run) for run in runs]
     start = np.log(values_of(calibration))
     errors = np.empty(len(runs))
-    for group in np.unique(groups):
-        left_out = groups == group
-        kept = Rows(run for run, out in zip(runs, left_out, strict=True) if not out)
+    for key in dict.fromkeys(keys):
+        tested = np.array([own == key for own in keys])
+        kept = Rows(run for run, out in zip(runs, tested, strict=True) if not out)
         found = calibration_of(np.exp(_fit(kept, kept.measured_s, start)[0]))
-        tested = Rows(run for run, out in zip(runs, left_out, strict=True) if out)
-        errors[left_out] = np.log(tested.iteration_s(found) / tested.measured_s)
+        rows = Rows(run for run, out in zip(runs, tested, strict=True) if out)
+        errors[tested] = np.log(rows.iteration_s(found) / rows.measured_s)
     return errors
+
+
+def prediction_factors(
+    runs: Iterable[Run], calibration: Calibration, levels: Sequence[float] = (0.8, 0.9, 0.95)
+) -> list[IntervalFactor]:
+    """Return the interval of a predicted step for each level, from the calibration's `runs` alone.
+
+    Each method in turn is left out and predicted, as a method that was never calibrated on is; the runs of one
+    workload and method count as one draw.
+    """
+    runs = list(runs)
+    errors = cross_validated_errors(runs, calibration, by_method).tolist()
+    return [conformal_factor(errors, [(run.workload, run.method) for run in runs], level) for level in levels]
 
 
 def calibration_of(values: Sequence[float] | np.ndarray) -> Calibration:

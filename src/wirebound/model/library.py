@@ -1,8 +1,8 @@
 """Built-in workloads, read from the published tables that ship with the package.
 
-Measured: the per-tensor backward gaps of Zhang et al. (2020) on one V100, batch 32 per GPU. The other networks'
-times are a measured or estimated total, shared out over the layers in proportion to floating-point operations;
-`Workload.timing` and `Workload.source` say so.
+Measured: the per-tensor backward gaps of Zhang et al. (2020) on one V100, batch 32 per GPU. The layers of ResNet-18
+have the times that such layers take in published measurements (`wirebound.model.layer_cost`). Those of BERT share out
+a measured total in proportion to floating-point operations. `Workload.timing` and `Workload.source` say so.
 """
 
 import csv
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from wirebound.errors import InputError, unknown_name
 from wirebound.model.architectures import backward_order, forward_flops, parameters_of
+from wirebound.model.layer_cost import costed_workload
 from wirebound.model.workload import Tensor, Workload
 
 _MEASURED = ("resnet50", "resnet101", "vgg16")
@@ -61,11 +62,7 @@ def builtin_workload(name: str) -> Workload:
     if name in _MEASURED:
         return _measured(name)
     if name == "resnet18":
-        reference = _measured("resnet50")
-        rate = reference.batch_size * forward_flops("resnet50") / reference.compute_s
-        compute_s = reference.batch_size * forward_flops(name) / rate
-        source = "estimate: at the operations per second that ResNet-50 measured by Zhang et al. 2020 reaches"
-        return _flop_proportional(name, reference.batch_size, compute_s, source)
+        return costed_workload(name, _measured("resnet50").batch_size)
     row = next(row for row in read_published("shi2020_throughput.csv") if row["workload"] == name)
     batch_size = int(row["samples_per_gpu"])
     source = "total from the one-GPU throughput of Shi et al. 2020"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wirebound.errors import InputError
+from wirebound.errors import InputError, undecodable
 from wirebound.files import write_text
 from wirebound.model import Tensor, Workload
 from wirebound.model.workload import GRADIENT_DTYPES
@@ -154,10 +154,11 @@ def load_profile(path: Path | str) -> Profile:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: also a whole number of thousands of digits
-        where = (
-            f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "its nesting"
-        )
-        raise InputError(f"{path}: is not whole JSON (at {where}): is the file cut off or not a profile?") from None
+        if isinstance(error, json.JSONDecodeError):
+            place = f"at line {error.lineno}, column {error.colno}"
+        else:
+            place = undecodable(error)
+        raise InputError(f"{path}: is not whole JSON ({place}): is the file cut off or not a profile?") from None
     return profile_from_document(document, where=str(path))
 
 

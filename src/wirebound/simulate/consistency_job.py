@@ -44,10 +44,13 @@ def exchange_of(
     With gossip a node exchanges with its neighbours after its step (`gossip.gossip`), uncovered by compute; inside
     the node its accelerators all-reduce first, without vector additions. The method then gives the ratio only.
 
-    Raises `InputError` for SSP or ASP without parameter servers, and for SSP, ASP or gossip with a compressor.
+    Raises `InputError` for SSP or ASP without parameter servers, for SSP, ASP or gossip with a compressor, and for
+    gossip with more neighbours than there are other nodes.
     """
     nodes, cards = cluster.nodes, cluster.nics_per_node
     degree = consistency.degree(nodes)
+    if isinstance(consistency.parameter, int) and degree is not None and consistency.parameter >= nodes > 1:
+        raise InputError(f"{consistency} on {nodes} nodes: each has only {nodes - 1} others; write gossip:complete")
     if method.compresses and (consistency.rule(nodes).shared_model or degree is not None):
         raise InputError(
             f"{consistency} is not simulated with a compressor: leave it out, or use bsp or local-sgd, which are"

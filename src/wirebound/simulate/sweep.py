@@ -16,7 +16,8 @@ import numpy as np
 
 from wirebound.errors import InputError, unknown_name
 from wirebound.model import Cluster, Method, Workload
-from wirebound.simulate.sweep_axes import AXES, NETWORK_AXES, Job, axis_labels, checked_axes
+from wirebound.simulate.job import TrainingJob
+from wirebound.simulate.sweep_axes import AXES, NETWORK_AXES, axis_labels, checked_axes
 from wirebound.simulate.sweep_range import Floats, Grid, compute_range
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def sweep(
     Raises `InputError` that names the axis for an unknown axis, an empty one, or a value that is NaN, of the wrong
     kind or out of range; for an unknown quantity; and as `simulate_step` does.
     """
-    job = Job(workload, cluster, method, include_vector_add, accumulation)
+    job = TrainingJob(workload, cluster, method, include_vector_add, accumulation)
     values = checked_axes(job, axes)
     grid = Grid(job, {name: values[name] for name in _fastest_last(values)}, _checked_quantities(quantities))
     total = math.prod(grid.shape)
@@ -129,7 +130,7 @@ def sweep_table(
         raise InputError(f"the statistic 'best' names a value of one axis, not of {len(over)}: reduce over one")
     import pandas as pd
 
-    values = checked_axes(Job(workload, cluster, method, include_vector_add, accumulation), axes)
+    values = checked_axes(TrainingJob(workload, cluster, method, include_vector_add, accumulation), axes)
     tables = []
     for part in _parts(values, over):
         slab = sweep(

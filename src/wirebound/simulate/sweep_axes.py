@@ -3,36 +3,16 @@
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wirebound.errors import InputError, unknown_name
-from wirebound.model import Cluster, Method, Workload, method_named
+from wirebound.model import Method, Workload, method_named
 from wirebound.model.library import builtin_workload
 from wirebound.simulate.compressors import compressor_named
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Everything that a step depends on."""
-
-    workload: Workload
-    cluster: Cluster
-    method: Method
-    include_vector_add: bool = True
-    accumulation: int = 1
-
-    def at(self, point: Mapping[str, Any]) -> "Job":
-        """Return the job with the axes' values at one point of them, applied in the order of `AXES`."""
-        job = self
-        for name in AXES:
-            if name in point:
-                job = _with_value(job, name, point[name])
-        return job
-
+from wirebound.simulate.job import TrainingJob
 
 #: Fields of `Method` that are axes by their own names.
 _METHOD_FIELDS = tuple(
@@ -76,7 +56,15 @@ _LINKS = {
 }
 
 
-def _with_value(job: Job, name: str, value: Any) -> Job:
+def job_at(job: TrainingJob, point: Mapping[str, Any]) -> TrainingJob:
+    """Return the job with the axes' values at one point of them, applied in the order of `AXES`."""
+    for name in AXES:
+        if name in point:
+            job = _with_value(job, name, point[name])
+    return job
+
+
+def _with_value(job: TrainingJob, name: str, value: Any) -> TrainingJob:
     """The job with one axis set to a value; raises `InputError` as the nouns do."""
     if name == "accumulation":
         if value < 1:
@@ -112,7 +100,7 @@ def _workload(workload: Workload, name: str, value: Any) -> Workload:
     return workload.with_gradient_dtype(value) if name == "gradient_dtype" else workload.with_batch(value)
 
 
-def checked_axes(job: Job, axes: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+def checked_axes(job: TrainingJob, axes: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
     """Return the axes' values in the caller's order, checked against the job: `NETWORK_AXES` as arrays, else lists.
 
     Raises `InputError` that names the axis: unknown, empty, not a list, a value that is no number, no whole number or
@@ -134,7 +122,7 @@ def checked_axes(job: Job, axes: Mapping[str, Sequence[Any]]) -> dict[str, Seque
     return values
 
 
-def _try(job: Job, name: str, value: Any) -> Job:
+def _try(job: TrainingJob, name: str, value: Any) -> TrainingJob:
     try:
         return _with_value(job, name, value)
     except InputError as error:

@@ -14,9 +14,10 @@ from wirebound.model import Cluster, Link, Method
 from wirebound.simulate.all_reduces import FLAT_RING
 from wirebound.simulate.collectives import ALL_REDUCES
 from wirebound.simulate.cost import sent_bytes
+from wirebound.simulate.job import TrainingJob
 from wirebound.simulate.messages import planned_messages
 from wirebound.simulate.step import accumulated_compute_s, earlier_passes_s, simulate_step
-from wirebound.simulate.sweep_axes import CLUSTER_AXES, NETWORK_AXES, Job
+from wirebound.simulate.sweep_axes import CLUSTER_AXES, NETWORK_AXES, job_at
 from wirebound.simulate.sweep_kernels import (
     additions_function,
     fifo_kernel,
@@ -49,7 +50,7 @@ class Grid:
     other network axes.
     """
 
-    job: Job
+    job: TrainingJob
     axes: dict[str, Sequence[Any]]
     quantities: tuple[str, ...]
 
@@ -82,9 +83,9 @@ def compute_range(grid: Grid, start: int, stop: int, out: Floats | None = None) 
         values = dict(zip(slow_axes, point, strict=True))
         changed = tuple(value for name, value in values.items() if name not in CLUSTER_AXES)
         if key is None or changed != key:  # the workload and its messages stay while only the cluster changes
-            base = _Planned(grid.job.at({name: v for name, v in values.items() if name not in CLUSTER_AXES}))
+            base = _Planned(job_at(grid.job, {name: v for name, v in values.items() if name not in CLUSTER_AXES}))
             key = changed
-        job = base.job.at({name: value for name, value in values.items() if name in CLUSTER_AXES})
+        job = job_at(base.job, {name: value for name, value in values.items() if name in CLUSTER_AXES})
         first = position - number * networks
         last = min(networks, stop - number * networks)
         _fill(grid, base, job, first, last, out[:, position - start : position - start + last - first])
@@ -95,7 +96,7 @@ def compute_range(grid: Grid, start: int, stop: int, out: Floats | None = None) 
 class _Planned:
     """A job and the arrays of its messages that no network changes."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TrainingJob) -> None:
         self.job = job
         workload, method = job.workload, job.method
         self.compiled = _is_compiled(method)
@@ -132,7 +133,7 @@ def _is_compiled(method: Method) -> bool:
     return method.schedule in (*_FIXED_SCHEDULES, "priority")
 
 
-def _fill(grid: Grid, base: _Planned, job: Job, first: int, last: int, out: Floats) -> None:
+def _fill(grid: Grid, base: _Planned, job: TrainingJob, first: int, last: int, out: Floats) -> None:
     """Write the quantities of networks `first` up to `last` of one point of the other axes into `out`."""
     workload, cluster = job.workload, job.cluster
     inter = cluster.inter
@@ -163,7 +164,9 @@ def _fill(grid: Grid, base: _Planned, job: Job, first: int, last: int, out: Floa
             row[:] = _traffic(quantity, job, axes, first, last, iteration)
 
 
-def _iterations(base: _Planned, job: Job, axes: list[Floats], first: int, last: int, end: Floats, busy: Floats) -> None:
+def _iterations(
+    base: _Planned, job: TrainingJob, axes: list[Floats], first: int, last: int, end: Floats, busy: Floats
+) -> None:
     """Write the seconds of an iteration on each network into `end` by the kernel of the job's schedule."""
     workload, cluster, method = job.workload, job.cluster, job.method
     servers = "colocated" if method.colocated else "servers"
@@ -216,7 +219,7 @@ def _additions(base: _Planned, kind: str, cluster: Cluster, sizes: Floats) -> Fl
     return adds
 
 
-def _traffic(quantity: str, job: Job, axes: list[Floats], first: int, last: int, iteration: Floats) -> Floats:
+def _traffic(quantity: str, job: TrainingJob, axes: list[Floats], first: int, last: int, iteration: Floats) -> Floats:
     """Bytes sent, and the share of the link that they take, for each network."""
     networks = np.arange(first, last)
     if job.cluster.workers == 1:
@@ -235,7 +238,9 @@ def _traffic(quantity: str, job: Job, axes: list[Floats], first: int, last: int,
     return node / (bandwidths * job.cluster.nics_per_node * iteration)
 
 
-def _define(quantities: tuple[str, ...], job: Job, axes: list[Floats], first: int, last: int, out: Floats) -> None:
+def _define(
+    quantities: tuple[str, ...], job: TrainingJob, axes: list[Floats], first: int, last: int, out: Floats
+) -> None:
     """The definition itself, configuration by configuration."""
     inter = job.cluster.inter
     points = itertools.islice(itertools.product(*(axis.tolist() for axis in axes)), first, last)

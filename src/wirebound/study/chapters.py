@@ -17,8 +17,8 @@ class Chapter:
     """One notebook ``notebooks/NAME.ipynb``.
 
     `reads` are artifacts of earlier chapters, as ``CHAPTER/FILE``; `writes` are its own, as ``FILE``, which later
-    chapters may read beside ``results.json``. `data` are files or folders below the project's ``data/``. A chapter
-    that `uses_live` shows this machine's profile where the run has one.
+    chapters may read beside ``results.json``. `data` are files, folders or patterns such as ``recorded/testbed_*.json``
+    below the project's ``data/``. A chapter that `uses_live` shows this machine's profile where the run has one.
     """
 
     number: int
@@ -120,7 +120,13 @@ CHAPTERS = (
         "profile_compute",
         "When is each gradient ready?",
         parameters=(WORKLOADS,),
-        data=("published", "recorded/profile_cpu_2core.json"),
+        data=(
+            "published",
+            "recorded/profile_cpu_2core.json",
+            "recorded/batch_times_cpu_2core.json",
+            "recorded/contention_samples.csv",
+            "recorded/datapackage.json",
+        ),
         uses_live=True,
     ),
     Chapter(
@@ -145,7 +151,7 @@ CHAPTERS = (
         ),
         reads=("profile_network/samples.parquet",),
         writes=("fits.json",),
-        data=("published",),
+        data=("published", "recorded/codec_cpu_2core.json"),
         uses_live=True,
     ),
     Chapter(
@@ -342,6 +348,6 @@ CHAPTERS = (
             "compression_ratio/results.json",
             "seven_techniques/predictions.parquet",
         ),
-        data=("published", "recorded/testbed_replay_resnet50.json", "recorded/testbed_replay_vgg16.json"),
+        data=("published", "recorded/testbed_*.json"),
     ),
 )

@@ -39,8 +39,15 @@ def digest_folder(folder: Path) -> str:
 
 
 def digest_data(folder: Path, address: str) -> str:
-    """Return the digest of a data file, or of all files in a data folder; raises `InputError` when there is none."""
+    """Return the digest of a data file, of all files in a data folder, or of those that fit a pattern as ``*.csv``.
+
+    Raises `InputError` when there is none.
+    """
     path = folder / address
+    if "*" in path.name:
+        files = sorted(path.parent.glob(path.name))
+        if files:
+            return digest_value([[file.name, digest_file(file)] for file in files])
     if path.is_dir():
         return digest_folder(path)
     if path.is_file():

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from wirebound.errors import unknown_name
@@ -24,27 +23,12 @@ from wirebound.fit.shi2020 import (
 )
 from wirebound.study.cases import practitioners_cases
 from wirebound.study.data import load_table
+from wirebound.study.errors_in_percent import ape, error_summary
 from wirebound.study.validate_fits import collective_fits
+from wirebound.study.validate_intervals import ANOMALOUS_METHOD, shi2020_coverage
+from wirebound.study.validate_testbed import testbed_summary
+from wirebound.study.validate_traces import traces_summary
 from wirebound.study.zhang2020 import exact_scaling_factor, scaling_factor, whatif_grid
-
-ANOMALOUS_METHOD = "bytescheduler-a2a"
-
-
-def ape(predicted: pd.Series, measured: pd.Series) -> pd.Series:
-    """Return the absolute error of each prediction in percent of the measurement."""
-    return (predicted / measured - 1).abs() * 100
-
-
-def error_summary(errors: pd.Series) -> dict[str, float | int | None]:
-    """Return count, mean, median and 90th percentile of errors in percent; None for what no row tells."""
-    if errors.empty:
-        return {"points": 0, "mean_ape": None, "median_ape": None, "p90_ape": None}
-    return {
-        "points": len(errors),
-        "mean_ape": float(errors.mean()),
-        "median_ape": float(errors.median()),
-        "p90_ape": float(errors.quantile(0.9)),
-    }
 
 
 def zhang2020_arithmetic() -> pd.DataFrame:
@@ -126,17 +110,6 @@ def shi2020_shuffled(runs: list[Run] | None = None, seed: int = 0) -> pd.DataFra
     runs = read_runs() if runs is None else runs
     calibration = calibrate(shuffled((run for run in runs if run.split == "calibration"), seed), starts=1)
     return predictions((run for run in runs if run.split == "held_out"), calibration)
-
-
-def coverage(table: pd.DataFrame, log_errors: Iterable[float], level: float = 0.9) -> tuple[float, float]:
-    """Return the factor that holds `level` of the calibration's cross-validated errors, and the share it holds.
-
-    The factor f makes the interval predicted ÷ f to predicted × f; the share is that of the rows of `table` whose
-    measurement lies in theirs.
-    """
-    log_factor = float(pd.Series(log_errors).abs().quantile(level))
-    distance = np.log(table["predicted_iteration_s"] / table["measured_iteration_s"]).abs()
-    return float(np.exp(log_factor)), float((distance <= log_factor).mean())
 
 
 def bytescheduler_mechanisms(calibration: Calibration, runs: list[Run] | None = None) -> pd.DataFrame:
@@ -234,6 +207,7 @@ def _shi2020_summary() -> dict[str, Any]:
             for method, group in held_out.groupby("method")
         },
         "fitted_figures": len(FIGURES),
+        "coverage": shi2020_coverage(table).to_dict("records"),
         "after_shuffled_calibration": error_summary(shi2020_shuffled()["ape"]),
         "regret_percent": float(ranking_regret(table)["regret"].mean() * 100),
         "regret_percent_of_always": {
@@ -281,6 +255,8 @@ SUITES: dict[str, Callable[[], dict[str, Any]]] = {
     "shi2020": _shi2020_summary,
     "shi2020-transfer": _shi2020_transfer_summary,
     "collectives": _collectives_summary,
+    "traces": traces_summary,
+    "testbed": testbed_summary,
     "cases": _cases_summary,
 }
 

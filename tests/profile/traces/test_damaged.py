@@ -161,7 +161,9 @@ def test_several_gzip_members_are_one_file(tmp_path):
         (b'{"a": [1, 2, }, "b": "' + b"x" * 99 + b'"}', "is not JSON at byte 6: Expecting value"),
         (b"{1: 2}", "is not JSON at byte 2: a field's name is not a text"),
         (b"\xff\xfe{\0}\0", "is not UTF-8 text"),
-        (b'{"a": ' + b"[" * 100_000, "is not JSON at byte 6"),
+        (b'{"a": ' + b"[" * 100_000, "is not JSON at byte 6: it is nested too deeply"),
+        (b'{"a": ' + b"9" * 10_000 + b"}", "is not JSON at byte 6: it has a number of thousands of digits"),
+        (b'{"traceEvents": [{"ts": ' + b"9" * 10_000 + b"}]}", "it has a number of thousands of digits"),
     ],
 )
 def test_what_is_no_trace_is_one_line_with_its_place(content, part, tmp_path):

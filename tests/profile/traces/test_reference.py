@@ -1,11 +1,15 @@
 """Public traces and logs, where they lie beside the checkout: known figures, and nothing breaks."""
 
+import gzip
 import json
 
 import pytest
 
 from wirebound.cli import main as cli
+from wirebound.model.library import read_published
+from wirebound.profile.traces.kineto import read_kineto
 from wirebound.profile.traces.nccl_tests import read_nccl_tests
+from wirebound.profile.traces.steps import traced_steps
 
 from .tracefiles import reference_folder
 
@@ -34,6 +38,47 @@ TRACES = {
 }
 
 
+#: File → its name in the published tables.
+PUBLISHED = {
+    "cpu_only_gloo_rank34": "gloo-300",
+    "cpu_only_no_distributedInfo": "cpu-launches",
+    "ddp_resnet50_2xA100_rank0": "ddp-resnet50-2xa100",
+    "old_style_categories": "old-categories",
+    "rocm_mi250_no_distributedInfo": "mi250",
+    "ws2_unbucketed_404allreduce_rank1_step2": "unbucketed-2",
+}
+
+
+def counted(path):
+    """Microseconds of communication and of its exposed part, by walking over the borders of the raw events."""
+    with gzip.open(path, "rt", encoding="utf-8", errors="replace") as file:
+        events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
+
+    def spans(categories, wanted):
+        return [
+            (event["ts"], event["ts"] + event["dur"])
+            for event in events
+            if str(event.get("cat", "")).lower() in categories and wanted(event["name"].lower())
+        ]
+
+    sides = [spans(("kernel",), lambda name: "nccl" in name), spans(("kernel",), lambda name: "nccl" not in name)]
+    if not any(sides):
+        sides = [
+            spans(("user_annotation",), lambda name: "gloo" in name),
+            spans(("cpu_op", "operator"), lambda name: True),
+        ]
+    borders = sorted(
+        (moment, side, 1 - 2 * end) for side in (0, 1) for s in sides[side] for end, moment in enumerate(s)
+    )
+    active, last, communication, exposed = [0, 0], 0.0, 0.0, 0.0
+    for moment, side, change in borders:
+        communication += (moment - last) * bool(active[0])
+        exposed += (moment - last) * (bool(active[0]) and not active[1])
+        active[side] += change
+        last = moment
+    return communication, exposed
+
+
 @pytest.fixture
 def run(capsys):
     def command(*arguments):
@@ -55,6 +100,26 @@ def test_traces(name, run):
     assert (*found, len(document["collectives"])) == (rank, world, steps, collectives)
     assert document["overlap_percent"] == pytest.approx(percent, abs=0.05)
     assert document["warnings"]
+    published = next(row for row in read_published("trace_sums.csv") if row["trace"] == PUBLISHED[name])
+    sums = document["communication_us"], document["exposed_communication_us"]
+    assert sums == (float(published["communication_us"]), float(published["exposed_us"]))
+    assert sums == pytest.approx(counted(reference_folder() / "traces" / f"{name}.json.gz"), abs=0.01)
+    assert [str(document[key] or 0) for key in ("rank", "world_size", "steps")] == [
+        published[key] or "0" for key in ("rank", "world_size", "steps")
+    ]
+
+
+@pytest.mark.parametrize("name", ["ddp_resnet50_2xA100_rank0", "ws2_unbucketed_404allreduce_rank1_step2"])
+def test_steps_and_messages_are_those_of_the_published_tables(name):
+    steps = traced_steps(read_kineto(reference_folder() / "traces" / f"{name}.json.gz"))
+    published = [row for row in read_published("trace_steps.csv") if row["trace"] == PUBLISHED[name]]
+    found = [(int(s.number), s.forward_us, s.ready_us[-1], s.rest_us, s.duration_us) for s in steps]
+    columns = ("step", "forward_us", "backward_us", "rest_us", "step_us")
+    assert found == [pytest.approx([float(row[key]) for key in columns], abs=1e-3) for row in published]
+    rows = [row for row in read_published("trace_messages.csv") if row["trace"] == PUBLISHED[name]]
+    sent = [(m.size or 0, ready, m.duration_us) for s in steps for m, ready in zip(s.messages, s.ready_us, strict=True)]
+    expected = [[float(row[key] or 0) for key in ("bytes", "ready_us", "duration_us")] for row in rows]
+    assert sent == [pytest.approx(row, abs=1e-3) for row in expected]
 
 
 def test_from_trace_to_prediction(run, tmp_path):

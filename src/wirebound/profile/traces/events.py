@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from wirebound.errors import InputError
+from wirebound.errors import InputError, undecodable
 from wirebound.profile.traces.repair import DECODER, repaired
 from wirebound.profile.traces.source import TextSource, shown
 
@@ -144,7 +144,7 @@ class TraceFile:
                 elif self._ended and self._may_be_incomplete(error):
                     end, value = len(self._text), None
                 else:
-                    raise self._broken(str(error)) from None
+                    raise self._broken(undecodable(error)) from None
             if end == len(self._text) and self._more():  # a number may go on
                 continue
             self._position = end
@@ -165,7 +165,7 @@ class TraceFile:
             if self._ended and (self._source.damaged or self._may_be_incomplete(error)):
                 self._position = len(self._text)  # the last event was cut off; the list says so
                 return None
-            raise self._broken(str(error))
+            raise self._broken(undecodable(error))
         place, text = self._byte(), self._text[self._position : end]
         self._position = end
         found = repaired(text)

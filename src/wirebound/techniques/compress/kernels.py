@@ -61,9 +61,9 @@ def count_beyond(values, largest, found, start, stop):  # type: ignore[no-untype
     limit = np.float32(largest)
     for block in range(start, stop):
         part = values[block * BLOCK : (block + 1) * BLOCK]
-        beyond = 0
+        beyond = np.int32(0)  # as wide as a value: the processor counts in all lanes
         for i in range(part.size):
-            beyond += not (abs(part[i]) <= limit)
+            beyond += np.int32(not (abs(part[i]) <= limit))
         found[block] = beyond
 
 
@@ -335,9 +335,9 @@ def count_at_least(values, threshold, found, start, stop):  # type: ignore[no-un
     """Per block, how many magnitudes reach the threshold."""
     for block in range(start, stop):
         part = values[block * BLOCK : (block + 1) * BLOCK]
-        reached = 0
+        reached = np.int32(0)
         for i in range(part.size):
-            reached += abs(part[i]) >= threshold
+            reached += np.int32(abs(part[i]) >= threshold)
         found[block] = reached
 
 
