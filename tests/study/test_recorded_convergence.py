@@ -59,7 +59,7 @@ def test_all_runs_are_there_at_the_rates_that_tuning_chose(document, curves, tas
     assert good_rates([curves[run] for run in tuning_runs(task)]) == rates
     wanted = [*tuning_runs(task), *comparison_runs(task, rates, range(task.seeds))]
     if task.sweep:
-        wanted += sweep_runs(task, rates, range(3))
+        wanted += sweep_runs(task, rates, range(document["sweep_seeds"]))
     assert {run for run in curves if run.data == task.data} == set(wanted)
 
 

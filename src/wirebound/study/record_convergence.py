@@ -30,13 +30,14 @@ def record_convergence(
     tasks: Sequence[str] = ("digits", "mnist", "text"),
     *,
     seeds: int | None = None,
+    sweep_seeds: int = 3,
     journal: Path | None = None,
     tell: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
     """Return the document: rates, curves, step times and coding times, machine and versions.
 
-    `seeds` limits the number of seeds, which each task sets. Raises `InputError` for an
-    unknown task.
+    `seeds` limits the number of seeds, which each task sets; settings of compressors are varied with the first
+    `sweep_seeds` of them. Raises `InputError` for an unknown task.
     """
     from wirebound.profile.disturbance import DisturbanceWatch
     from wirebound.profile.machine import machine_record
@@ -57,7 +58,7 @@ def record_convergence(
         tell(f"compressors, {len(compared)} runs")
         curves = tuning + train_runs(compared, journal=kept)
         swept = [task for task in chosen if task.sweep]
-        settings = [run for task in swept for run in sweep_runs(task, rates[task], numbers[task][:3])]
+        settings = [run for task in swept for run in sweep_runs(task, rates[task], numbers[task][:sweep_seeds])]
         if settings:
             tell(f"settings of compressors, {len(settings)} runs")
             curves += train_runs(settings, journal=kept)
@@ -75,6 +76,7 @@ def record_convergence(
         "packages": {name: importlib.metadata.version(name) for name in ("torch", "numpy", "scikit-learn", "mlxtend")},
         "warnings": warnings,
         "tasks": {task.data: _described(task, rates[task]) for task in chosen},
+        "sweep_seeds": sweep_seeds,
         "coding": coding,
         "curves": [_short(curve.fields()) for curve in dict.fromkeys(curves)],
     }
@@ -183,6 +185,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.json", help="where the curves go")
     parser.add_argument("--journal", type=Path, metavar="FILE.jsonl", help="keeps each curve until all are there")
     parser.add_argument("--task", action="append", metavar="NAME", help="digits, mnist or text; may be repeated")
+    parser.add_argument("--sweep-seeds", type=int, default=3, help="seeds that settings are varied with (default 3)")
     parser.add_argument("--seeds", type=int, help="at most so many seeds (default: as each task has)")
     options = parser.parse_args(arguments)
 
@@ -191,6 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
         document = record_convergence(
             options.task or ("digits", "mnist", "text"),
             seeds=options.seeds,
+            sweep_seeds=options.sweep_seeds,
             journal=options.journal,
             tell=lambda what: print(f"record: {what}", file=sys.stderr, flush=True),
         )
