@@ -39,6 +39,11 @@ def _points(number: float) -> str:
     return f"{number:g} point" if number == 1 else f"{number:g} points"
 
 
+def _tenths(number: float) -> str:
+    text = f"{number:.1f}"
+    return "0.0" if text == "-0.0" else text
+
+
 def _each(values: Mapping[str, float], form: str) -> str:
     return _listing([f"{name} {form.format(value)}" for name, value in values.items()])
 
@@ -219,7 +224,7 @@ def compression_is_free(
         if kept:
             most = max(kept, key=lambda name: compressors[name][0])
             saved, points = compressors[most]
-            part += f", {most} with {saved:.1f} % saved and {points:.1f} points lost the most"
+            part += f", {most} with {saved:.1f} % saved and {_tenths(points)} points lost the most"
         parts.append(part)
     return Finding(
         f"Compression cuts traffic by up to {saving_percent:g} % without losing accuracy.",
@@ -237,7 +242,7 @@ def strong_compression_is_unstable(at_highest: Mapping[str, tuple[float, float, 
     unstable = [name for name, (_, points, diverged) in at_highest.items() if diverged or points > margin_points]
     listed = _listing(
         [
-            f"{name} ({ratio:,.0f}×) {'diverges' if diverged else f'loses {points:.1f} points'}"
+            f"{name} ({ratio:,.0f}×) {'diverges' if diverged else f'loses {_tenths(points)} points'}"
             for name, (ratio, points, diverged) in at_highest.items()
         ]
     )
