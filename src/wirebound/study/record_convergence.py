@@ -2,8 +2,8 @@
 
     python -m wirebound.study.record_convergence --out convergence.json [--journal curves.jsonl] [--task digits …]
 
-Takes about eight minutes on two cores. With a journal, curves are kept as soon as they are ready: a recording that was
-stopped goes on from there when it is started again. `--task` records some of the tasks only.
+Takes about a quarter of an hour on two busy cores. With a journal, curves are kept as soon as they are ready: a
+recording that was stopped goes on from there when it is started again. `--task` records some of the tasks only.
 """
 
 import argparse
