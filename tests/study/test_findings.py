@@ -116,3 +116,31 @@ def test_latency_decides_where_it_costs_more_than_five_points():
     assert "For WFBP that latency costs more than that bandwidth gives." in found.evidence
     assert findings.latency_decides({"BSP": (60.0, 57.0)}, {"BSP": (60.0, 95.0)}).verdict == findings.FAILS
     assert findings.latency_decides({"WFBP": (80.0, 50.0)}, {"WFBP": (80.0, 90.0)}).verdict == findings.HOLDS
+
+
+FREE = {
+    "digits": {"fp16": (50.0, 0.0), "DGC": (98.0, 0.4), "Top-k": (99.0, 3.0)},
+    "text": {"fp16": (50.0, 0.0), "DGC": (98.0, 0.9), "Top-k": (99.0, 14.0)},
+}
+
+
+def test_compression_is_free_where_one_strong_compressor_keeps_accuracy():
+    finding = findings.compression_is_free(FREE, 90, 1)
+    assert finding.verdict == findings.HOLDS
+    assert "digits: 1 of 2 that save so much lose at most 1 point, DGC with 98.0 % saved" in finding.evidence
+    altered = FREE | {"text": FREE["text"] | {"DGC": (98.0, 1.2)}}
+    assert findings.compression_is_free(altered, 90, 1).verdict == findings.IN_PART
+    assert "text: 0 of 2" in findings.compression_is_free(altered, 90, 1).evidence
+    assert findings.compression_is_free(FREE, 98.5, 1).verdict == findings.FAILS
+    assert "Top-k with 99.0 %" in findings.compression_is_free(FREE, 90, 20).evidence
+
+
+def test_strong_compression_is_unstable_by_accuracy_or_by_divergence():
+    at_highest = {"Top-k": (480.0, 12.0, 0), "DGC": (430.0, 0.5, 0)}
+    finding = findings.strong_compression_is_unstable(at_highest, 2)
+    assert finding.verdict == findings.IN_PART
+    assert "Top-k (480×) loses 12.0 points and DGC (430×) loses 0.5 points" in finding.evidence
+    assert findings.strong_compression_is_unstable(at_highest, 20).verdict == findings.FAILS
+    diverging = {"Top-k": (480.0, 12.0, 0), "DGC": (430.0, 0.5, 2)}
+    assert findings.strong_compression_is_unstable(diverging, 2).verdict == findings.HOLDS
+    assert "DGC (430×) diverges" in findings.strong_compression_is_unstable(diverging, 2).evidence

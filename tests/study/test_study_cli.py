@@ -12,7 +12,7 @@ from toy_study import write_toy_project
 from wirebound.cli import main
 from wirebound.files import write_json
 from wirebound.study import doctor, inputs
-from wirebound.study.chapters import Chapter
+from wirebound.study.chapter import Chapter
 from wirebound.study.doctor import Check
 from wirebound.study.project import Project
 

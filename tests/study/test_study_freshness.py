@@ -9,7 +9,7 @@ import pytest
 from toy_study import CODE, MODULES, ToyRun, write_notebook, write_toy_project
 
 from wirebound.study import status, tasks
-from wirebound.study.chapters import chapter_named
+from wirebound.study.chapter import chapter_named
 from wirebound.study.inputs import make_request
 from wirebound.study.settings import parse_assignments
 from wirebound.study.status import chapter_states

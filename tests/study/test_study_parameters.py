@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from wirebound import units
 from wirebound.errors import InputError
-from wirebound.study.chapters import CHAPTERS, Chapter, check_registry, with_ancestors
+from wirebound.study.chapter import Chapter, check_registry, with_ancestors
+from wirebound.study.chapters import CHAPTERS
 from wirebound.study.inputs import Study, check_run_name, make_request
 from wirebound.study.parameters import Parameter, Value
 from wirebound.study.project import Project

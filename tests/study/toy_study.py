@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wirebound.study.chapters import Chapter
+from wirebound.study.chapter import Chapter
 from wirebound.study.check_notebooks import parameters_cell
 from wirebound.study.fingerprint import digest_file
 from wirebound.study.inputs import Probe, Study, make_request

@@ -1,79 +1,10 @@
-"""The chapters of the study in reading order: parameters, what each reads and writes, and what data it uses."""
+"""The chapters of the study in reading order, and the parameters that they share."""
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
 
-from wirebound.errors import InputError
 from wirebound.model.method import METHODS
-from wirebound.study.parameters import Parameter, suggest
-
-#: Every chapter writes this one; a chapter's own list of artifacts leaves it out.
-RESULTS = "results.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Chapter:
-    """One notebook ``notebooks/NAME.ipynb``.
-
-    `reads` are artifacts of earlier chapters, as ``CHAPTER/FILE``; `writes` are its own, as ``FILE``, which later
-    chapters may read beside ``results.json``. `data` are files, folders or patterns such as ``recorded/testbed_*.json``
-    below the project's ``data/``. A chapter that `uses_live` shows this machine's profile where the run has one.
-    """
-
-    number: int
-    name: str
-    title: str
-    parameters: tuple[Parameter, ...] = ()
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()
-    uses_live: bool = False
-
-    @property
-    def products(self) -> tuple[str, ...]:
-        """All files that the chapter must have written to ``artifacts/NAME/`` when it ends."""
-        return (RESULTS, *(name for name in self.writes if name != RESULTS))
-
-    @property
-    def upstream(self) -> tuple[str, ...]:
-        """The chapters whose artifacts it reads."""
-        return tuple(dict.fromkeys(address.split("/", 1)[0] for address in self.reads))
-
-
-def chapter_named(chapters: Sequence[Chapter], name: str) -> Chapter:
-    """Return one chapter; raises `InputError` with the closest name for an unknown one."""
-    for chapter in chapters:
-        if chapter.name == name:
-            return chapter
-    names = [chapter.name for chapter in chapters]
-    raise InputError(f"unknown chapter {name!r}{suggest(name, names) or ':'} there are {', '.join(names)}")
-
-
-def with_ancestors(chapters: Sequence[Chapter], name: str) -> tuple[Chapter, ...]:
-    """Return the chapter `name` and all chapters that it builds on, in reading order."""
-    needed = {chapter_named(chapters, name).name}
-    for chapter in reversed(chapters):
-        if chapter.name in needed:
-            needed.update(chapter.upstream)
-    return tuple(chapter for chapter in chapters if chapter.name in needed)
-
-
-def check_registry(chapters: Sequence[Chapter]) -> None:
-    """Raise `InputError` unless names are unique and every artifact read is written by an earlier chapter."""
-    earlier: dict[str, Chapter] = {}
-    parameter_names = {parameter.name for chapter in chapters for parameter in chapter.parameters}
-    for chapter in chapters:
-        if chapter.name in earlier or chapter.name in parameter_names:
-            raise InputError(f"chapter {chapter.name!r}: the name is also that of another chapter or a parameter")
-        if len({parameter.name for parameter in chapter.parameters}) < len(chapter.parameters):
-            raise InputError(f"chapter {chapter.name!r} declares a parameter twice")
-        for address in chapter.reads:
-            writer, _, file = address.partition("/")
-            if writer not in earlier or file not in earlier[writer].products:
-                raise InputError(f"chapter {chapter.name!r} reads {address}, which no earlier chapter writes")
-        earlier[chapter.name] = chapter
-
+from wirebound.study.chapter import Chapter
+from wirebound.study.parameters import Parameter
 
 # Parameters that several chapters share.
 WORKLOADS = Parameter("workloads", "workload", ["resnet50", "resnet101", "vgg16"], "the models to show", many=True)
@@ -90,6 +21,15 @@ SEED = Parameter("seed", "integer", 1, "seed of the random numbers", minimum=0, 
 LARGE_FROM = Parameter(
     "large_from", "size", "1 MiB", "vectors from this size are called large", minimum="1 KiB", maximum="2 MiB"
 )
+DEVICE_MEMORY_BANDWIDTH = Parameter(
+    "device_memory_bandwidth",
+    "bandwidth",
+    "7200 Gbps",
+    "memory bandwidth of the device, which coding is estimated from",
+    minimum="1 Gbps",
+    maximum="100 Tbps",
+)
+KERNEL_LAUNCH = Parameter("kernel_launch", "duration", "5 us", "time to launch a kernel", maximum="1 ms")
 
 
 def _bandwidths(*default: str) -> Parameter:
@@ -216,15 +156,8 @@ CHAPTERS = (
             ),
             Parameter("rank", "integer", 4, "rank of PowerSGD", minimum=1, maximum=256),
             Parameter("levels", "integer", 15, "quantization levels of QSGD", minimum=1, maximum=65_535),
-            Parameter(
-                "device_memory_bandwidth",
-                "bandwidth",
-                "7200 Gbps",
-                "memory bandwidth of the device, which coding is estimated from",
-                minimum="1 Gbps",
-                maximum="100 Tbps",
-            ),
-            Parameter("kernel_launch", "duration", "5 us", "time to launch a kernel", maximum="1 ms"),
+            DEVICE_MEMORY_BANDWIDTH,
+            KERNEL_LAUNCH,
             Parameter(
                 "claim_target",
                 "number",
@@ -255,6 +188,57 @@ CHAPTERS = (
         ),
         writes=("predictions.parquet",),
         data=("published", "recorded/testbed_*.json"),
+    ),
+    Chapter(
+        7,
+        "compressors",
+        "What do compressors cost and give?",
+        parameters=(
+            Parameter("remeasure", "boolean", False, "train everything again on this machine", full=True),
+            Parameter("seeds", "integer", 5, "seeds to use of each task, where it has so many", minimum=1, maximum=5),
+            Parameter(
+                "target_share",
+                "number",
+                0.95,
+                "accuracy to reach, as a share of that without compression",
+                minimum=0.1,
+                maximum=1,
+            ),
+            Parameter(
+                "free_margin",
+                "number",
+                1.0,
+                "percentage points of accuracy that may be lost for free",
+                minimum=0,
+                maximum=50,
+            ),
+            Parameter(
+                "reference",
+                "choice",
+                "mnist",
+                "the task whose steps are combined with predicted times",
+                choices=("digits", "mnist", "text"),
+            ),
+            Parameter("workload", "workload", "resnet50", "the job of a paper's size"),
+            Parameter(
+                "worker_counts",
+                "integer",
+                [16, 64],
+                "accelerators of that job",
+                minimum=2,
+                maximum=16384,
+                many=True,
+            ),
+            WORKERS_PER_NODE,
+            _bandwidths("1 Gbps", "10 Gbps", "100 Gbps"),
+            dataclasses.replace(LATENCY, default="20 us"),
+            dataclasses.replace(METHOD, default="ddp"),
+            DEVICE_MEMORY_BANDWIDTH,
+            KERNEL_LAUNCH,
+            Parameter("live_steps", "integer", 60, "steps of the runs on this machine", minimum=4, maximum=1000),
+        ),
+        data=("published", "recorded/convergence.json", "recorded/codec_cpu_2core.json"),
+        uses_live=True,
     ),
     Chapter(
         8,
@@ -392,5 +376,11 @@ CHAPTERS = (
             "seven_techniques/predictions.parquet",
         ),
         data=("published", "recorded/testbed_*.json"),
+    ),
+    Chapter(
+        18,
+        "outlook",
+        "Ratios that adapt, and codes that remember",
+        data=("recorded/outlook.json",),
     ),
 )

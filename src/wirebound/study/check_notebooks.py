@@ -13,7 +13,8 @@ from typing import Any
 
 from wirebound.errors import InputError
 from wirebound.files import write_text
-from wirebound.study.chapters import CHAPTERS, Chapter
+from wirebound.study.chapter import Chapter
+from wirebound.study.chapters import CHAPTERS
 from wirebound.study.fingerprint import read_cells
 from wirebound.study.project import find_project
 

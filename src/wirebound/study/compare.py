@@ -8,7 +8,7 @@ from typing import Any
 
 from wirebound.errors import InputError
 from wirebound.files import write_json
-from wirebound.study.chapters import RESULTS
+from wirebound.study.chapter import RESULTS
 from wirebound.study.inputs import Study, read_json
 from wirebound.study.project import Project
 from wirebound.study.run import MANIFEST

@@ -35,6 +35,15 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def _points(number: float) -> str:
+    return f"{number:g} point" if number == 1 else f"{number:g} points"
+
+
+def _tenths(number: float) -> str:
+    text = f"{number:.1f}"
+    return "0.0" if text == "-0.0" else text
+
+
 def _each(values: Mapping[str, float], form: str) -> str:
     return _listing([f"{name} {form.format(value)}" for name, value in values.items()])
 
@@ -219,4 +228,50 @@ def latency_decides(
         "Latency, not only bandwidth, decides how well training scales.",
         _verdict([value > 5 for value in lost.values()]),
         evidence,
+    )
+
+
+def compression_is_free(
+    lost: Mapping[str, Mapping[str, tuple[float, float]]], saving_percent: float, margin_points: float
+) -> Finding:
+    """Judge "compression cuts traffic by up to `saving_percent` without losing accuracy", task by task.
+
+    `lost` maps each task to its compressors, each to the traffic saved in percent and the points of accuracy lost. It
+    holds for a task where a compressor saves at least that much and loses at most `margin_points`.
+    """
+    free, parts, margin = [], [], _points(margin_points)
+    for task, compressors in lost.items():
+        strong = {name: points for name, (saved, points) in compressors.items() if saved >= saving_percent}
+        kept = [name for name, points in strong.items() if points <= margin_points]
+        free.append(bool(kept))
+        part = f"{task}: {len(kept)} of {len(strong)} that save so much lose at most {margin}"
+        if kept:
+            most = max(kept, key=lambda name: compressors[name][0])
+            saved, points = compressors[most]
+            part += f", {most} with {saved:.1f} % saved and {_tenths(points)} points lost the most"
+        parts.append(part)
+    return Finding(
+        f"Compression cuts traffic by up to {saving_percent:g} % without losing accuracy.",
+        _verdict(free),
+        f"{'; '.join(parts)}.",
+    )
+
+
+def strong_compression_is_unstable(at_highest: Mapping[str, tuple[float, float, int]], margin_points: float) -> Finding:
+    """Judge "at very high ratios training gets unstable": a method loses over `margin_points` points, or diverges.
+
+    `at_highest` maps each method to its highest nominal ratio, the points of accuracy that it loses there, and the
+    number of seeds that diverged.
+    """
+    unstable = [name for name, (_, points, diverged) in at_highest.items() if diverged or points > margin_points]
+    listed = _listing(
+        [
+            f"{name} ({ratio:,.0f}×) {'diverges' if diverged else f'loses {_tenths(points)} points'}"
+            for name, (ratio, points, diverged) in at_highest.items()
+        ]
+    )
+    return Finding(
+        "At very high compression ratios training gets unstable.",
+        _verdict([name in unstable for name in at_highest]),
+        f"At the highest ratio tried, {listed}; more than {_points(margin_points)} count.",
     )

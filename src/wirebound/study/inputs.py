@@ -11,7 +11,8 @@ from typing import Any
 import wirebound
 from wirebound.errors import InputError
 from wirebound.study import fingerprint
-from wirebound.study.chapters import CHAPTERS, Chapter, check_registry, with_ancestors
+from wirebound.study.chapter import Chapter, check_registry, with_ancestors
+from wirebound.study.chapters import CHAPTERS
 from wirebound.study.parameters import Value
 from wirebound.study.project import Project
 from wirebound.study.settings import Layer, resolve

@@ -12,7 +12,7 @@ from typing import Any
 
 from wirebound.errors import WireboundError
 from wirebound.files import write_json, write_text
-from wirebound.study.chapters import RESULTS
+from wirebound.study.chapter import RESULTS
 from wirebound.study.check_notebooks import check_parameters_cell
 from wirebound.study.fingerprint import digest_file, digest_text
 from wirebound.study.inputs import PROBE, PROFILE, Request, Study, read_json, work_folder

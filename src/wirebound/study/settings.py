@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError
-from wirebound.study.chapters import Chapter, chapter_named
+from wirebound.study.chapter import Chapter, chapter_named
 from wirebound.study.parameters import Parameter, Value, suggest
 
 _ASSIGNMENT = re.compile(r"(?:(?P<chapter>\w+)\.)?(?P<name>\w+)=(?P<value>.*)", re.DOTALL)

@@ -9,7 +9,7 @@ from typing import Any
 
 from wirebound.errors import InputError
 from wirebound.study import fingerprint
-from wirebound.study.chapters import Chapter
+from wirebound.study.chapter import Chapter
 from wirebound.study.inputs import PROBE, PROFILE, Inputs, Request, Study, read_json, work_folder
 from wirebound.study.manifest import machine_record
 

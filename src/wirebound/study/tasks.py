@@ -22,7 +22,7 @@ from pytask import ExitCode, TaskOutcome, TaskWithoutPath
 from wirebound.errors import WireboundError
 from wirebound.files import write_json
 from wirebound.study import fingerprint
-from wirebound.study.chapters import RESULTS, Chapter
+from wirebound.study.chapter import RESULTS, Chapter
 from wirebound.study.inputs import PROBE, PROFILE, Inputs, Request, Study
 from wirebound.study.manifest import environment_record, machine_record
 from wirebound.study.results import LIVE, read_chapter_results

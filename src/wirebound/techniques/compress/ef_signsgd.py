@@ -35,6 +35,9 @@ class Corrected(State):
 class EfSignSgd:
     """Wire: an fp32 scale, then ⌈d/8⌉ bytes of signs, 1 for +."""
 
+    #: Without error feedback what is not sent is forgotten.
+    error_feedback: bool = True
+
     travels: ClassVar[Travel] = "all-gather"
 
     def new_state(self, seed: int, worker: int, tensor: int) -> Corrected:
@@ -53,12 +56,13 @@ class EfSignSgd:
             p = state.corrected
             blocks = -(-p.numel() // kernels.BLOCK)
             bits, sums = torch.empty(-(-p.numel() // 8), dtype=torch.uint8), torch.zeros(blocks, dtype=torch.float64)
-            scale = state.scale.numpy()[0]
-            arguments = (gradient.numpy(), p.numpy(), scale, bits.numpy(), sums.numpy())
+            last_scale = state.scale.numpy()[0]
+            arguments = (gradient.numpy(), p.numpy(), last_scale, bits.numpy(), sums.numpy())
             fused.in_pieces(kernels.ef_sign, arguments, blocks, p.numel())
             total = sums.sum()
-        state.corrected, state.scale = p, finite_scale((total / max(1, p.numel())).float().view(1))
-        return Payload((state.scale.clone(), bits))
+        scale = finite_scale((total / max(1, p.numel())).float().view(1))
+        state.corrected, state.scale = (p, scale.clone()) if self.error_feedback else (None, None)
+        return Payload((scale, bits))
 
     def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
         scale, bits = payload.buffers

@@ -30,18 +30,25 @@ def register(model: Any, compressor: Compressor | GradientCompressor, group: Any
     is a `HookState`, for PowerSGD torch's own (saved by `powersgd.state_dict`). Raises `InputError` for an unknown
     name.
     """
+    state, hook = state_and_hook(model, compressor, group, seed=seed)
+    model.register_comm_hook(state, hook)
+    return state
+
+
+def state_and_hook(
+    model: Any, compressor: Compressor | GradientCompressor, group: Any = None, *, seed: int = 0
+) -> tuple[Any, Callable[..., Any]]:
+    """Return what `register` would register, for a caller who puts a hook of their own around it."""
     if isinstance(compressor, Compressor):
         if compressor.name == "powersgd":
             state = powersgd.new_state(int(compressor.parameter), group, seed=seed)
-            model.register_comm_hook(state, powersgd.hook)
-            return state
+            return state, powersgd.hook
         if compressor.name == "terngrad-shared":
             compressor = TernGradShared(dist.get_world_size(group))
         else:
             compressor = compressor_of(compressor)
     state = HookState(compressor, model.module.named_parameters(), group, seed=seed)
-    model.register_comm_hook(state, hook_for(compressor))
-    return state
+    return state, hook_for(compressor)
 
 
 def hook_for(compressor: GradientCompressor) -> Callable[..., Any]:

@@ -62,3 +62,15 @@ def _now(device: Any) -> float:
     if str(device).startswith("cuda"):
         torch.cuda.synchronize(device)
     return time.perf_counter()
+
+
+def measure_copy(size: int, *, repetitions: int = 7, device: str = "cpu") -> list[float]:
+    """Return the seconds of copying `size` bytes of fp32 numbers to memory that is there, to compare coding with."""
+    source = torch.randn(size // 4, device=device)
+    out, times = torch.empty_like(source), []
+    for repetition in range(repetitions + 1):
+        began = _now(device)
+        out.copy_(source)
+        if repetition:
+            times.append(_now(device) - began)
+    return times

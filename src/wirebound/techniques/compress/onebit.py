@@ -21,6 +21,9 @@ from wirebound.techniques.compress.state import Residual
 class OneBit:
     """Wire: ⌈d/8⌉ bytes, a bit is 1 for a value of at least 0; then two fp32 means for each column."""
 
+    #: Without error feedback what is not sent is forgotten.
+    error_feedback: bool = True
+
     travels: ClassVar[Travel] = "all-gather"
 
     def new_state(self, seed: int, worker: int, tensor: int) -> Residual:
@@ -38,7 +41,7 @@ class OneBit:
             arguments = (gradient.numpy(), p.numpy(), columns, means.numpy(), flags.numpy())
             fused.in_pieces(kernels.one_bit, arguments, rows, p.numel())
         finite_scale(means)
-        state.residual = p
+        state.residual = p if self.error_feedback else None
         return Payload((fused.pack_flags(flags.view(-1)), means.view(-1)))
 
     def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:

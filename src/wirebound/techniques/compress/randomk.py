@@ -23,6 +23,8 @@ class RandomK:
     """Wire: ⌈share · d⌉ values in the gradient's own type."""
 
     share: float
+    #: Without error feedback what is not sent is forgotten.
+    error_feedback: bool = True
 
     travels: ClassVar[Travel] = "all-reduce"
 
@@ -38,7 +40,7 @@ class RandomK:
         places = random.distinct(kept(self.share, p.numel()), p.numel(), state.stream, p.device)
         values = p[places].to(tensor.dtype)
         p[places] -= values
-        state.residual = p
+        state.residual = p if self.error_feedback else None
         state.step += 1
         return Payload((values,), (places,))
 

@@ -20,6 +20,8 @@ class TopK:
     """Wire: ⌈share · d⌉ int32 indices of the flat tensor, then as many values in the gradient's own type."""
 
     share: float
+    #: Without error feedback what is not sent is forgotten.
+    error_feedback: bool = True
 
     travels: ClassVar[Travel] = "all-gather"
 
@@ -35,7 +37,7 @@ class TopK:
         places = torch.topk(p.abs(), kept(self.share, p.numel()), sorted=False).indices
         values = p[places].to(tensor.dtype)
         p[places] -= values  # what rounding to the gradient's type lost is kept as well
-        state.residual = p
+        state.residual = p if self.error_feedback else None
         return Payload((places.int(), values))
 
     def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:

@@ -8,7 +8,8 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -59,6 +60,16 @@ def data_set(name: str) -> DataSet:
         raise WireboundError(
             f"the data set {name} needs the package {error.name}: install wirebound[study] or the lock's packages"
         ) from None
+
+
+def save(data: DataSet, path: Path) -> None:
+    """Write a data set to a file, for other processes: some take seconds to read from their package."""
+    torch.save({field.name: getattr(data, field.name) for field in fields(data)}, path)
+
+
+def load(path: Path) -> DataSet:
+    """Return the data set that `save` wrote."""
+    return DataSet(**torch.load(path, weights_only=True))
 
 
 def _mnist() -> DataSet:
