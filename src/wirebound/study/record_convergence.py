@@ -41,7 +41,7 @@ def record_convergence(
     """
     from wirebound.profile.disturbance import DisturbanceWatch
     from wirebound.profile.machine import machine_record
-    from wirebound.profile.probe import load_warnings
+    from wirebound.profile.disturbance import load_warnings
     from wirebound.study.convergence import comparison_runs, good_rates, sweep_runs, task_named, tuning_runs
     from wirebound.techniques.learning.distributed import train_runs
 
