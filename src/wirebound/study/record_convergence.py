@@ -39,9 +39,8 @@ def record_convergence(
     `seeds` limits the number of seeds, which each task sets; settings of compressors are varied with the first
     `sweep_seeds` of them. Raises `InputError` for an unknown task.
     """
-    from wirebound.profile.disturbance import DisturbanceWatch
+    from wirebound.profile.disturbance import DisturbanceWatch, load_warnings
     from wirebound.profile.machine import machine_record
-    from wirebound.profile.disturbance import load_warnings
     from wirebound.study.convergence import comparison_runs, good_rates, sweep_runs, task_named, tuning_runs
     from wirebound.techniques.learning.distributed import train_runs
 
