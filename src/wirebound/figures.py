@@ -65,6 +65,7 @@ METHOD_STYLES = {
     "mg-wfbp": (GREEN, "D"),
     "bytescheduler-ps": (PINK, "o"),
     "bytescheduler-a2a": (RED, "s"),
+    "ddp": (GREY, "^"),
 }
 
 #: How a method is written in legends and prose.
@@ -76,6 +77,7 @@ METHOD_LABELS = {
     "mg-wfbp": "MG-WFBP",
     "bytescheduler-ps": "ByteScheduler-PS",
     "bytescheduler-a2a": "ByteScheduler-A2A",
+    "ddp": "DDP",
 }
 
 #: How the networks of Shi et al. are written in titles and prose.

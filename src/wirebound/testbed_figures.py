@@ -16,7 +16,7 @@ Case = Mapping[str, Any]
 
 COMPARISON, TIMELINE = "comparison.svg", "timeline.svg"
 #: Of the methods that the book's palette does not name.
-_STYLES = METHOD_STYLES | {"ddp": (GREY, "^"), "horovod": (BLUE, "v")}
+_STYLES = METHOD_STYLES | {"horovod": (BLUE, "v")}
 _INTO_NEXT_FORWARD = ("bytescheduler-a2a", "bytescheduler-ps")
 #: Errors within this band are drawn as good.
 _BAND = 0.15
@@ -91,7 +91,7 @@ def write_figures(out: Path, results: Mapping[str, Any], predictions: Mapping[st
 
 
 def _label(case: Case) -> str:
-    name = METHOD_LABELS.get(case["method"], case["method"].upper())
+    name = METHOD_LABELS.get(case["method"], case["method"])
     return " ".join(word for word in (name, case.get("compressor")) if word)
 
 
