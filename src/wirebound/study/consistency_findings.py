@@ -78,7 +78,7 @@ def hurts_convergence(protocol: str, differences: Mapping[str, Interval], little
     verdict = _verdict([name in hurt for name in differences])
     if verdict == FAILS and any(interval.low < -little for interval in differences.values()):
         verdict = OPEN
-        evidence += f" No harm is shown, and one of more than {little:g} points is not ruled out."
+        evidence += f" No harm is shown, and a loss of more than {little:g} in a hundred is not ruled out."
     return Finding(f"{protocol} hurts convergence.", verdict, evidence)
 
 
@@ -88,7 +88,7 @@ def staleness_is_others(staleness: Mapping[str, float], others: Mapping[str, int
     `staleness` maps each setting to its mean staleness, `others` to P − 1.
     """
     return Finding(
-        "Under ASP an update is P − 1 updates stale on average.",
+        "Under ASP an update of one of P workers is P − 1 updates stale on average.",
         _verdict([abs(value / others[name] - 1) <= within for name, value in staleness.items()]),
         f"Mean staleness: {_listing([f'{name} {value:.2f} of {others[name]}' for name, value in staleness.items()])}.",
     )
