@@ -284,3 +284,33 @@ def test_the_gpu_of_a_rank_must_be_there(monkeypatch):
     with pytest.raises(InputError, match="this machine has 2 CUDA devices, too few for local rank 2"):
         job_profile._checked_device("cuda:2")
     assert accelerator_record("cpu") == {}
+
+
+def profiled(job, **options):
+    return profile_of(profile_training(job, steps=4, **options), name="j", source="a test", machine={})
+
+
+def test_batches_of_different_sizes_are_told():
+    data = DataLoader(TensorDataset(torch.randn(20, 4)), batch_size=8)
+    job = make_job("f", lambda: (nn.Linear(4, 2), lambda model, batch: model(batch[0]).mean(), data))
+    assert "batches have 4 to 8 samples" in profiled(job).warnings[0]
+
+
+def test_a_loss_that_is_not_a_number_is_told():
+    job = make_job("f", lambda: (nn.Linear(4, 2), lambda m, b: m(b).mean() * float("nan"), torch.ones(8, 4)))
+    assert "the loss of the last step is nan" in profiled(job).warnings[0]
+
+
+def test_a_batch_of_another_size_than_asked_for_is_refused():
+    def make(batch_size=8):
+        return nn.Linear(4, 2), mean, torch.ones(8, 4)
+
+    with pytest.raises(InputError, match=r"f: batch_size=4 was asked for, and its batch has 8 samples"):
+        profiled(make_job("f", make), batches=(4, 8))
+    with pytest.raises(InputError, match=r"f: batch_size=16 was asked for, and its batch has 8 samples"):
+        profiled(make_job("f", make, batch_size=16))
+
+
+def test_an_optimizer_of_another_model_is_refused():
+    with pytest.raises(InputError, match="its optimizer has none of the model's parameters"):
+        make_job("f", lambda: (nn.Linear(4, 2), mean, torch.ones(8, 4), torch.optim.SGD(nn.Linear(4, 2).parameters())))

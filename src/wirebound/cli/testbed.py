@@ -189,6 +189,7 @@ def run(
     Example: wirebound testbed run --workload vgg16 --rates "50 Mbps,100 Mbps" --ranks 2 --methods ddp --out vgg
     Example: wirebound testbed run --kind training --models small-vgg --compressor fp16,topk:0.01 --out trained
     """
+    from wirebound.testbed.out_folder import claimed_folder
     from wirebound.testbed.tiers import default_tier, usable_tier
 
     if kind not in _KINDS:
@@ -201,12 +202,14 @@ def run(
         options = TrainingOptions(
             models, rates, ranks, methods, compressors, batch_size, bucket_cap, calibrate_at, full
         )
-        train_and_report(options, tier=chosen, out=out, json_output=json_output)
+        with claimed_folder(out):
+            train_and_report(options, tier=chosen, out=out, json_output=json_output)
         return
     for flag, value in (("--models", models), ("--compressor", compressors), ("--calibrate-at", calibrate_at)):
         if value is not None:
             raise InputError(f"{flag} is for training: add --kind training")
-    _replay(out, workload or "resnet50", rates, ranks, methods, scale, chosen, full, json_output)
+    with claimed_folder(out):
+        _replay(out, workload or "resnet50", rates, ranks, methods, scale, chosen, full, json_output)
 
 
 def _replay(

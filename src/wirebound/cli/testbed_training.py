@@ -43,6 +43,10 @@ def train_and_report(options: TrainingOptions, *, tier: str, out: Path, json_out
     from wirebound.testbed_figures import write_figures
 
     cap_bytes = _read("--bucket-cap", options.bucket_cap, parse_bytes)
+    if cap_bytes <= 0:
+        raise InputError(f"--bucket-cap {options.bucket_cap}: it must be greater than zero")
+    if options.batch_size < 2:
+        raise InputError(f"--batch {options.batch_size} must be at least 2, for batch normalization")
     at_Bps = None if options.calibrate_at is None else _read("--calibrate-at", options.calibrate_at, parse_bandwidth)
     steps, budget_s = _FULL_STEPS if options.full else _QUICK_STEPS
     done = run_training(

@@ -15,7 +15,8 @@ class Feed:
     """Gives a batch for each step: always the same one, or the next of an iterable, from its start when it ends.
 
     `seconds` has, for an iterable, how long each batch took: to be loaded, and to be on the device. `samples` is the
-    size of the first batch (the last one of an epoch may be smaller), None where no tensor tells it. Raises
+    size of the first batch, None where no tensor tells it, and `sizes` has all sizes that came: the last batch of an
+    epoch may be smaller. Raises
     `InputError` for an iterable that gives nothing, or one that can be read once only and has ended.
     """
 
@@ -27,6 +28,7 @@ class Feed:
         self.is_loader = not is_batch(data)
         self.batch: Any = None if self.is_loader else self._moved(data)
         self.samples = None if self.is_loader else batch_of(data)
+        self.sizes = {self.samples}
 
     def advance(self) -> None:
         """Make the next batch the one of this step."""
@@ -39,8 +41,19 @@ class Feed:
             torch.cuda.synchronize()  # the copy is done, not only asked for
         self.seconds.append(time.perf_counter() - began)
         if not self._given:
-            self.samples = batch_of(batch)
+            self.samples, self.sizes = batch_of(batch), set()
+        self.sizes.add(batch_of(batch))
         self._given += 1
+
+    def warnings(self) -> list[str]:
+        """Return a warning where batches differ in size: times are then medians over all of them."""
+        sizes = sorted(size for size in self.sizes if size is not None)
+        if len(sizes) < 2:
+            return []
+        return [
+            f"batches have {sizes[0]} to {sizes[-1]} samples: times are of all of them; with drop_last=True a"
+            " DataLoader leaves the short last one out"
+        ]
 
     def _next(self) -> Any:
         with user_code(f"{self._name}: loading a batch"):

@@ -70,6 +70,10 @@ def make_job(
     model, loss, data, *rest = _call(name, function, {"batch_size": batch_size} if asked else {}, seed)
     with user_code(f"{name}: moving the model to {device}"):
         model = model.to(device)
+    if rest:
+        updated = {id(parameter) for group in rest[0].param_groups for parameter in group["params"]}
+        if not any(id(parameter) in updated for parameter in model.parameters()):
+            raise InputError(f"{name}: its optimizer has none of the model's parameters: give it model.parameters()")
     return TrainingJob(
         name=name,
         model=model,

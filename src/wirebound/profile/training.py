@@ -39,6 +39,7 @@ class TrainingProfile:
     loading_samples_s: tuple[float, ...]
     memory: PeakMemory | None
     last_batch: Any
+    warnings: tuple[str, ...] = ()
 
 
 def profile_training(
@@ -65,10 +66,17 @@ def profile_training(
     if batches and job.data_of_size is None:
         raise InputError(f"{job.name}: takes no parameter batch_size: other batch sizes cannot be timed")
     feed = Feed(job.name, job.data, device)
+    losses: list[Tensor] = []
+
+    def compute_loss(model: nn.Module) -> Tensor:
+        loss = loss_of(job, model, feed.batch)
+        losses[:] = [loss]
+        return loss
+
     memory = MemoryWatch(device)
     backward = profile_backward(
         job.model,
-        lambda model: loss_of(job, model, feed.batch),
+        compute_loss,
         job.optimizer,
         steps=steps,
         time_limit_s=time_limit_s,
@@ -82,11 +90,17 @@ def profile_training(
             f"{job.name}: takes no parameter batch_size, and its batches have {feed.samples} samples, not"
             f" {job.batch_size}: leave --batch out"
         )
+    if job.data_of_size is not None and job.batch_size is not None:
+        _check_size(job, job.batch_size, feed)
+    warnings = feed.warnings()
+    if not bool(torch.isfinite(losses[0].detach()).all()):
+        warnings.append(f"the loss of the last step is {losses[0].item():g}: times may be those of a broken model")
     samples: tuple[BatchTiming, ...] = ()
     if batches and job.data_of_size is not None:
         feeds = {size: Feed(job.name, job.data_of_size(size), device) for size in sorted(set(batches))}
-        for one in feeds.values():
+        for size, one in feeds.items():
             one.advance()  # its first batch serves for all steps: loading is not what is asked for here
+            _check_size(job, size, one)
         samples = profile_batches(
             job.model,
             lambda model, size: loss_of(job, model, feeds[size].batch),
@@ -107,7 +121,16 @@ def profile_training(
         loading_samples_s=tuple(round(seconds, 9) for seconds in feed.seconds),
         memory=peak,
         last_batch=feed.batch,
+        warnings=tuple(warnings),
     )
+
+
+def _check_size(job: TrainingJob, asked: int, feed: Feed) -> None:
+    if feed.samples is not None and feed.samples != asked:
+        raise InputError(
+            f"{job.name}: batch_size={asked} was asked for, and its batch has {feed.samples} samples: pass"
+            " batch_size on to the data"
+        )
 
 
 def loss_of(job: TrainingJob, model: nn.Module, batch: Any) -> Tensor:
@@ -129,7 +152,7 @@ def profile_of(measured: TrainingProfile, *, name: str, source: str, machine: di
         tensor if _dtype(tensor.name, parameters[tensor.name]) == main else replace(tensor, shape=())
         for tensor in backward.tensors
     )
-    warnings = list(backward.warnings)
+    warnings = [*measured.warnings, *backward.warnings]
     if len(sizes) > 1:
         warnings.append(f"gradients are of several types ({', '.join(sizes)}): the profile says {main}, the commonest")
     return Profile(

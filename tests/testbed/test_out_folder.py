@@ -1,0 +1,45 @@
+"""A run's folder belongs to one run, and is as it was when the run does not end well."""
+
+from pathlib import Path
+
+import pytest
+
+from wirebound.errors import InputError
+from wirebound.testbed.out_folder import claimed_folder
+
+
+def test_a_second_run_is_refused_while_the_first_lasts(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with claimed_folder(out):
+        with pytest.raises(InputError, match="another run writes there"), claimed_folder(out):
+            pass
+        out.mkdir()
+        (out / "results.json").write_text("{}", encoding="utf-8")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    with pytest.raises(InputError, match="is there already"), claimed_folder(out):
+        pass
+    assert (out / "results.json").exists()
+
+
+def write_and_stop(out: Path) -> None:
+    with claimed_folder(out):
+        out.mkdir(exist_ok=True)
+        (out / "predictions.json").write_text("{}", encoding="utf-8")
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, was_there: bool) -> None:
+    out = tmp_path / "out"
+    if was_there:
+        out.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        write_and_stop(out)
+    assert [path.name for path in tmp_path.iterdir()] == (["out"] if was_there else [])
+    if was_there:
+        assert not any(out.iterdir())
+
+
+def test_a_missing_parent_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no folder"), claimed_folder(tmp_path / "missing" / "out"):
+        pass
