@@ -10,6 +10,8 @@ from wirebound.testbed.ranks import GlooRanks
 
 #: So many messages make up a train: one alone would enjoy the burst that an idle link lets pass at once.
 _FEWEST, _MOST = 2, 40
+#: Gathered messages are a compressor's: a step sends a few of them, after a pause.
+_GATHERED = 3
 #: Trains of small messages move about as much as this.
 _TRAIN_BYTES = 2**18
 #: Links are idle for so long between trains, and each message may take so much longer than its bytes do.
@@ -31,18 +33,27 @@ class Train:
 
 
 def time_trains(
-    ranks: GlooRanks, sizes: Sequence[int], *, servers: int, rate_Bps: float, rounds: int, seed: int = 0
+    ranks: GlooRanks,
+    sizes: Sequence[int],
+    *,
+    servers: int,
+    rate_Bps: float,
+    rounds: int,
+    gathers: bool = False,
+    seed: int = 0,
 ) -> list[Train]:
     """Have the ranks exchange trains of messages of `sizes` bytes (multiples of 4), and time them.
 
-    The last `servers` ranks are parameter servers; without any, messages are all-reduced. The links were set to
+    The last `servers` ranks are parameter servers; without any, messages are all-reduced, or
+    gathered from all by all. The links were set to
     `rate_Bps` bytes per second before. Messages go the way of a replayed step, so that what the processes themselves
     take is in their times. Raises `WireboundError` when a process fails.
     """
     workers = ranks.network.ranks - servers
-    counts = {size: max(_FEWEST, min(_MOST, _TRAIN_BYTES // size)) for size in sizes}
-    # At most two directions, or twice round a ring.
-    expected = {size: counts[size] * (2 * size / rate_Bps + _ALLOWANCE_S) + _PAUSE_S for size in sizes}
+    counts = {size: _GATHERED if gathers else max(_FEWEST, min(_MOST, _TRAIN_BYTES // size)) for size in sizes}
+    # At most two directions, or twice round a ring; a gathered message passes every link but one.
+    passes = max(2, workers - 1) if gathers else 2
+    expected = {size: counts[size] * (passes * size / rate_Bps + _ALLOWANCE_S) + _PAUSE_S for size in sizes}
     messages: list[dict[str, Any]] = []
     begins: dict[int, int] = {}
     ready_s = 0.0
@@ -53,6 +64,7 @@ def time_trains(
     order = {
         "do": "replay",
         "servers": servers,
+        "gathers": gathers,
         "steps": rounds,
         "warm_up": 1,
         "folder": str(ranks.network.folder),
