@@ -162,7 +162,7 @@ def replay(group: Any, rank: int, order: Order, pace: Callable[[Order], int]) ->
         for event in sender.sent:
             event.clear()
         for message, planned in enumerate(messages):
-            _sleep_until(backward + planned["ready_s"])
+            _sleep_until(backward + planned["ready_s"] + rank * order.get("late_s", 0.0))
             outlet.put(message)
         now = _sleep_until(backward + order["backward_s"])
         now = _forward(order, sender, now) if order["priority"] else _optimize(order, sender)

@@ -16,6 +16,8 @@ from wirebound.testbed.ranks import GlooRanks
 from wirebound.testbed.training_case import TrainingCase, profile_job, profiled_techniques, with_codec
 
 _CALIBRATION_ROUNDS = 3
+#: These are single messages, not trains.
+_GATHERING_ROUNDS = 9
 _ROUNDS = 3
 
 
@@ -54,7 +56,7 @@ def prepare(
     compressors = [case.method.compressor for case in cases if case.method.compressor is not None]
     gathers = None
     if any(_gathered(compressor) for compressor in compressors):
-        gathers = calibrate(group, rate_Bps, gathers=True, rounds=_CALIBRATION_ROUNDS)
+        gathers = calibrate(group, rate_Bps, gathers=True, rounds=_GATHERING_ROUNDS)
     processor = measure_processor_cost(group, rate_Bps)
     workloads: dict[tuple[str, int, str], Workload] = {}
 
