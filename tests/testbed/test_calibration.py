@@ -109,3 +109,14 @@ def test_a_cost_of_ones_own_does_not_price_stages():
     workload = Workload("one", 1, (Tensor("a", 400_000, 0.01),), forward_s=0.01)
     with pytest.raises(InputError, match="p3 has stages"):
         simulate_step(workload, Cluster(2, Link(RATE)), method_named("p3"), cost=lambda size: 0.0)
+
+
+def test_all_gathers_are_fitted_back_with_the_wait_of_long_ones():
+    truth = Calibration(3, RATE, 3e-4, 1.05, sharpness=1.5, burst_bytes=64_000.0, gathers=True)
+    fitted = fit_trains([Train(size, 1, (truth.cost(RATE)(size),) * 3) for size in SIZES], 3, RATE, gathers=True)
+    assert fitted.gathers
+    assert fitted.worst_residual < 0.01
+    # Between 96,000 and 400,000 bytes a half gets longer than a burst.
+    assert 48_000 <= fitted.burst_bytes < 200_000
+    for size in SIZES:
+        assert fitted.cost(2 * RATE)(size) == pytest.approx(truth.cost(2 * RATE)(size), rel=0.02)

@@ -87,6 +87,21 @@ def test_other_rates_are_predicted_as_near_as_is_claimed(name: str):
     assert found.right_share >= 0.95
 
 
+def test_compressors_are_predicted_as_near_as_is_claimed():
+    """At half the calibration's rate; all-gathers and coding were timed without training with several ranks."""
+    results = results_of("compressors")
+    compressed = [case for case in results["cases"] if case["compressor"]]
+    assert len(compressed) == 16
+    assert all(case["held_out"] for case in compressed)
+    found = accuracy_of_cases(compressed)
+    assert found.median_error < 0.05
+    assert found.p90_error < 0.12
+    assert found.right_share is not None
+    assert found.right_share >= 0.95
+    [calibration] = json.loads(predictions_of("compressors"))["calibrations"]
+    assert calibration["gathers"]["rate_Bps"] == results["calibration_rate_Bps"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_figures_can_be_drawn(name: str):
     from matplotlib import pyplot as plt

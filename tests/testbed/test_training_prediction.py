@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from wirebound.model import Cluster, Link, Tensor, Workload, method_named
+from wirebound.simulate.compressors import compressor_named
+from wirebound.simulate.gather import ring_all_gather
 from wirebound.simulate.step import simulate_step
 from wirebound.testbed.accuracy import accuracy_of, percentile
 from wirebound.testbed.calibration import Calibration
+from wirebound.testbed.codec_cost import codec_in_place
 from wirebound.testbed.compute_profile import between_profiles, profiled_workload
 from wirebound.testbed.message_link import message_link
 from wirebound.testbed.processor_cost import ProcessorCost, contended_step
@@ -24,6 +27,52 @@ def test_the_link_carries_given_messages_in_the_time_of_the_calibration():
             sum(cost(size) for size in sizes)
         )
         assert 0 < link.latency_s < 2e-4  # the large message hides its own
+
+
+def test_the_link_carries_gathered_messages_in_the_time_of_the_calibration():
+    calibration = Calibration(
+        ranks=4, rate_Bps=25e6, latency_s=2e-4, share=1.05, sharpness=2.0, burst_bytes=64e3, gathers=True
+    )
+    for rate in (6.25e6, 125e6):
+        sizes, cost = (1e3, 5e4, 2e6), calibration.cost(rate)
+        link = message_link(calibration, sizes, rate)
+        # A ring of four passes each payload on three times.
+        assert sum(ring_all_gather(size, 4, link.latency_s, link.bandwidth) for size in sizes) == pytest.approx(
+            sum(cost(size) for size in sizes)
+        )
+    # A payload of more than two bursts has to wait for half of itself.
+    long_s, short_s = calibration.cost(1e6)(200e3), calibration.cost(1e6)(100e3)
+    assert long_s == pytest.approx(1.5 * 2 * short_s, rel=1e-4)
+
+
+def test_what_a_hook_takes_is_shared_by_tensors_and_bytes():
+    tensors = (Tensor("a", 4000, 0.1, shape=(1000,)), Tensor("b", 8000, 0.1, shape=(2000,)), Tensor("c", 400, 0.1))
+    workload = Workload("toy", 1, tensors, forward_s=0.2)
+    tensor_s, byte_s = 2e-4, 3e-8
+
+    def seconds(size: int, count: int) -> float:
+        return count * tensor_s + size * byte_s
+
+    def messages(late: float, slower: float) -> dict[str, object]:
+        found = []
+        for step in range(3):
+            for ready, names, size in ((1.0, ["a", "b"], 12000), (2.0, ["c"], 400)):
+                start = step + ready + late + slower * seconds(size, len(names))
+                end = start + slower * seconds(size, len(names)) / 2
+                found.append(["all-reduce", step, size, step + ready + late, start, end, names])
+        return {"messages": found}
+
+    answers = [messages(0.0, 1.0), messages(0.1, 0.8)]
+    codec = codec_in_place(workload, compressor_named("fp16"), answers)
+    found = (codec.encode_s, codec.encode_s_per_byte, codec.decode_s, codec.decode_s_per_byte)
+    assert found == pytest.approx((tensor_s, byte_s, tensor_s / 2, byte_s / 2))
+    # Two ranks each decode the payloads of both; the engine knows that of the bytes only.
+    gathered = codec_in_place(workload, compressor_named("qsgd:7"), answers)
+    assert gathered.decode_s == pytest.approx(tensor_s)
+    assert gathered.decode_s_per_byte == pytest.approx(byte_s / 2)
+    # PowerSGD leaves vectors as they are.
+    vectors = Workload("toy", 1, tensors[:2], forward_s=0.2)
+    assert codec_in_place(vectors, compressor_named("powersgd:2"), answers[:1]).encode_s_per_byte == 0
 
 
 def job(*gaps: float, size: int = 1_000_000) -> Workload:

@@ -93,6 +93,10 @@ class DataParallel:
         start_s = Recorder.clock()
         if self._recorder is None:
             return future
+        # A transfer that was over at once was decoded before the future came back.
+        began_s = getattr(self._state, "decoding_began_s", {}).get(bucket.index(), 0.0)
+        if ready_s < began_s < start_s:
+            start_s = began_s
         recorder = self._recorder
 
         def finished(done: Any) -> Any:

@@ -9,6 +9,10 @@ the rest of the one before. With servers the way back begins as soon as the byte
 burst per connection costs the way there only: the two directions rest side by side. Longer messages pass burst by
 burst where the kernel paces whole packets, or evenly after the first where a bucket of tokens fills; the fit finds out.
 
+An all-gather sends a worker's payload in two halves, and P−1 such stages take it round. Where a half is longer than a
+burst, the worker that was told first that its peer is ready sends, and its own word that it is ready rests behind what
+it sent: its peer begins half a payload later, so that the stage takes one and a half times its bytes.
+
 Not in it is what a message leaves to the next one: gloo's receiver says that it is ready on the connection on which it
 has just sent, behind the rest that the pacer makes it take. With servers a small message after a large one so takes up
 to half of the large one's time, and many small tensors between large ones take longer than predicted.
@@ -38,9 +42,11 @@ _BURSTS_BYTES = tuple(1448 * 2 ** (step / 8) for step in range(61))
 class Calibration:
     """What one rate's times tell of the links between `ranks` workers, and `servers` where there are any.
 
+    With `gathers` messages are gathered from all by all; then a share above 1 is the burst that nobody waits for.
+
     `latency_s` is α in seconds, `share` the part of the nominal rate that messages reach, `sharpness` m, and
-    `burst_bytes` is 0 in a ring; with `whole_bursts` they pass one by one. `sizes` are in bytes, `median_s` their times
-    in seconds, `worst_residual` how far the worst of them is from the fit.
+    `burst_bytes` is 0 for all-reduces; with `whole_bursts` they pass one by one. `sizes` are in bytes, `median_s` their
+    times in seconds, `worst_residual` how far the worst of them is from the fit.
     """
 
     ranks: int
@@ -51,6 +57,7 @@ class Calibration:
     burst_bytes: float = 0.0
     whole_bursts: bool = False
     servers: int = 0
+    gathers: bool = False
     sizes: tuple[int, ...] = ()
     median_s: tuple[float, ...] = ()
     worst_residual: float = 0.0
@@ -59,51 +66,73 @@ class Calibration:
         """Return the link at another rate, where only the bandwidth is another."""
         return Link(bandwidth=rate_Bps * self.share, latency_s=self.latency_s)
 
+    def gathered_bytes(self, size: float) -> float:
+        """Return the bytes that a stage of an all-gather takes as long as, of payloads of `size` bytes."""
+        return size if size <= 2 * self.burst_bytes else 1.5 * size
+
     def cost(self, rate_Bps: float) -> Cost:
         """Return the function from a message's bytes to its seconds, between messages that follow each other."""
         bandwidth = rate_Bps * self.share
+        if self.gathers:
+            return lambda size: (
+                (self.ranks - 1) * _stage_s(self.latency_s, self.gathered_bytes(size) / bandwidth, self.sharpness)
+            )
         if self.servers:
             return lambda size: _served_s(self, size, bandwidth)
         return lambda size: _ring_s(size, self.ranks, bandwidth, self.latency_s, self.sharpness)
 
 
 def calibrate(
-    ranks: GlooRanks, rate_Bps: float, *, servers: int = 0, rounds: int = _ROUNDS, sizes: Sequence[int] = SIZES
+    ranks: GlooRanks,
+    rate_Bps: float,
+    *,
+    servers: int = 0,
+    gathers: bool = False,
+    rounds: int = _ROUNDS,
+    sizes: Sequence[int] = SIZES,
 ) -> Calibration:
     """Time messages of `sizes` bytes at `rate_Bps` bytes per second, the last `servers` ranks being servers, and fit.
+
+    With `gathers` each worker's message goes to all others instead of being added up.
 
     Raises `InputError` where the link's rate is not limited, and `WireboundError` when a process fails.
     """
     if not ranks.network.limits_rate:
         raise InputError(f"the tier {ranks.network.tier} cannot limit the rate: choose another for predictions")
     set_rate(ranks, rate_Bps)
-    trains = time_trains(ranks, sizes, servers=servers, rate_Bps=rate_Bps, rounds=rounds)
-    return fit_trains(trains, ranks.network.ranks - servers, rate_Bps, servers=servers)
+    trains = time_trains(ranks, sizes, servers=servers, rate_Bps=rate_Bps, rounds=rounds, gathers=gathers)
+    return fit_trains(trains, ranks.network.ranks - servers, rate_Bps, servers=servers, gathers=gathers)
 
 
-def fit_trains(trains: Sequence[Train], ranks: int, rate_Bps: float, *, servers: int = 0) -> Calibration:
-    """Fit α, the share of the rate, m and, with servers, the burst to trains between `ranks` workers.
+def fit_trains(
+    trains: Sequence[Train], ranks: int, rate_Bps: float, *, servers: int = 0, gathers: bool = False
+) -> Calibration:
+    """Fit α, the share of the rate, m and, with servers or all-gathers, the burst to trains between `ranks` workers.
 
-    Least squares, softened, of the logarithms of the medians. A share above 1 would be the burst of an idle link taken
-    for its rate, so that it ends there.
+    Least squares, softened, of the logarithms of the medians. With all-reduces and servers a share above 1 would be the
+    burst of an idle link taken for its rate, so that it ends there.
     """
     from scipy.optimize import least_squares
 
     sizes, measured = [train.size for train in trains], [train.median_s for train in trains]
-    stages = 2 if servers else 2 * (ranks - 1)
+    stages = 2 if servers else (1 if gathers else 2) * (ranks - 1)
 
     def calibration(parameters: Any, burst: float, whole: bool) -> Calibration:
         latency_s, share, sharpness = math.exp(parameters[0]), float(parameters[1]), float(parameters[2])
         explained = latency_s, share, sharpness, burst, whole
-        return Calibration(ranks, rate_Bps, *explained, servers, tuple(sizes), tuple(measured))
+        return Calibration(ranks, rate_Bps, *explained, servers, gathers, tuple(sizes), tuple(measured))
 
     def residuals(parameters: Any, burst: float, whole: bool) -> list[float]:
         cost = calibration(parameters, burst, whole).cost(rate_Bps)
         return [math.log(cost(size) / seconds) for size, seconds in zip(sizes, measured, strict=True)]
 
-    start, bounds = [math.log(min(measured) / stages), 0.98, 1.5], ([-16.0, 0.5, 1.0], [0.0, 1.0, 8.0])
+    start, largest_share = [math.log(min(measured) / stages), 0.98, 1.5], 2.0 if gathers else 1.0
+    bounds = ([-16.0, 0.5, 1.0], [0.0, largest_share, 8.0])
     fits = []
-    for shape in itertools.product(_BURSTS_BYTES, (True, False)) if servers else [(0.0, False)]:
+    shapes: list[tuple[float, bool]] = [(0.0, False)]
+    if servers or gathers:
+        shapes = list(itertools.product(_BURSTS_BYTES, (True, False) if servers else (False,)))
+    for shape in shapes:
         # Not the squares of the worst ones: sizes just above a whole burst take far longer than others.
         fit = least_squares(residuals, start, args=shape, bounds=bounds, loss="soft_l1", f_scale=0.05)
         fits.append((float(fit.cost), shape, fit.x))

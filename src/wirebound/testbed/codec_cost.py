@@ -1,44 +1,45 @@
-"""What coding costs in the very processes that will train, all of them at work at once."""
+"""What coding costs in the very processes that will train: in the hook, within real backward passes."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from typing import Any
 
-from wirebound.fit.codec import fit_codec
 from wirebound.model import Codec, Compressor, Workload
 from wirebound.profile.spread import median
-from wirebound.simulate.compressors import gradient_of, payload_bytes
-from wirebound.testbed.ranks import GlooRanks
-
-#: From a layer's bias to the largest layer of these models, in bytes.
-_SIZES = (256, 4096, 65536, 524288, 2097152)
-_REPETITIONS = 6
-
-#: These cannot encode without the other workers: their whole hook is timed in groups of one.
-CODED_IN_PLACE = ("powersgd", "terngrad-shared")
+from wirebound.simulate.compressors import gradient_of, payload_bytes, rule_of
 
 
-def measure_codec(group: GlooRanks, compressor: Compressor) -> Codec:
-    """Time encode and decode in every rank at once, and fit them over the size of the gradient.
+def codec_in_place(workload: Workload, compressor: Compressor, answers: Sequence[dict[str, Any]]) -> Codec:
+    """Return what explains the ranks' profiles with the compressor's hook, each rank in a group of its own.
 
-    Raises `InputError` for an unknown compressor, `WireboundError` when a process fails.
+    A bucket was encoded from when it was ready to when it was handed over, and decoded until its future was done; its
+    times are those of the slower rank, medians over the steps. Fitted for the tensors and the bytes that are encoded,
+    relative to the times. In a group of one a gathered payload is the only one: as many are decoded as there are ranks.
     """
-    fields = {key: value for key, value in asdict(compressor).items() if key != "codec"}
-    order = {"do": "codec", "compressor": fields, "sizes": list(_SIZES), "repetitions": _REPETITIONS}
-    answers = group.ask(order, time_limit_s=180)
-    encode_s, decode_s = [], []
-    for size in _SIZES:
-        samples = [sample for answer in answers for sample in answer["samples"] if sample[0] == size]
-        encode_s.append(median([sample[1] for sample in samples]))
-        decode_s.append(median([sample[2] for sample in samples]))
-    return fit_codec([float(size) for size in _SIZES], encode_s, decode_s).codec
+    import numpy as np
+    from scipy.optimize import nnls
 
-
-def codec_in_place(plain: Workload, coded: Workload, compressor: Compressor) -> Codec:
-    """Return the codec that explains how much longer the profile with the compressor's hook takes.
-
-    All of it counts as encoding, in proportion to the bytes that are encoded.
-    """
-    encoded = sum(
-        tensor.size for tensor in plain.tensors if payload_bytes(compressor, gradient_of(plain, tensor)) is not None
+    encoded = {
+        tensor.name: tensor.size
+        for tensor in workload.tensors
+        if payload_bytes(compressor, gradient_of(workload, tensor)) is not None
+    }
+    readings: dict[tuple[str, ...], dict[int, list[tuple[float, float]]]] = {}
+    for answer in answers:
+        for _, step, _, ready_s, start_s, end_s, names in answer["messages"]:
+            readings.setdefault(tuple(names), {}).setdefault(step, []).append((start_s - ready_s, end_s - start_s))
+    sizes, times = [], []
+    for names, of_steps in readings.items():
+        coded = [encoded[name] for name in names if name in encoded]
+        if coded:
+            slower = [[max(seconds) for seconds in zip(*of_ranks, strict=True)] for of_ranks in of_steps.values()]
+            sizes.append((len(coded), sum(coded)))
+            times.append([max(median([step[part] for step in slower]), 1e-9) for part in (0, 1)])
+    if not sizes:
+        return Codec()
+    (encode_s, encode_s_per_byte), (decode_s, decode_s_per_byte) = (
+        nnls(np.array(sizes) / np.array(of_part)[:, None], np.ones(len(sizes)))[0]
+        for of_part in zip(*times, strict=True)
     )
-    more_s = max(0.0, coded.backward_s + coded.optimizer_s - plain.backward_s - plain.optimizer_s)
-    return Codec(encode_s_per_byte=more_s / encoded if encoded else 0.0)
+    # The engine multiplies only what goes with the bytes by the number of payloads.
+    payloads = len(answers) if rule_of(compressor).gathers else 1
+    return Codec(float(encode_s), float(encode_s_per_byte), float(decode_s) * payloads, float(decode_s_per_byte))

@@ -1,4 +1,4 @@
-"""How one message is exchanged for real: an all-reduce, or pushed to parameter servers and pulled from them. Gloo."""
+"""How one message is exchanged for real: all-reduced, gathered, or pushed to parameter servers and pulled. Gloo."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,6 +9,16 @@ def all_reduce(group: Any, buffers: list[Any]) -> Callable[[int], None]:
 
     def send(message: int) -> None:
         group.allreduce([buffers[message]]).wait()
+
+    return send
+
+
+def all_gather(group: Any, buffers: list[Any]) -> Callable[[int], None]:
+    """Return the function that gathers everybody's buffer of a message, and returns when all are there."""
+    gathered = [buffer.new_empty(group.size() * buffer.numel()) for buffer in buffers]
+
+    def send(message: int) -> None:
+        group._allgather_base(gathered[message], buffers[message]).wait()
 
     return send
 

@@ -8,11 +8,18 @@ from wirebound.testbed.calibration import Calibration
 
 
 def message_link(calibration: Calibration, sizes: Sequence[float], rate_Bps: float) -> Link:
-    """Return the link for all-reduces of these `sizes` (bytes) at a rate (bytes per second).
+    """Return the link for messages of these `sizes` (bytes of each worker) at a rate (bytes per second).
 
-    Small messages cost a latency, which large ones hide behind the pacing of their bytes (see `calibration`): what is
-    over the time of the bytes is shared out evenly.
+    They are all-reduced, or gathered where the calibration is of all-gathers. Small messages cost a latency, which
+    large ones hide behind the pacing of their bytes (see `calibration`): what is over the time of the bytes is shared
+    out evenly.
     """
     bandwidth, ranks, cost = rate_Bps * calibration.share, calibration.ranks, calibration.cost(rate_Bps)
-    over_s = sum(cost(size) - ring_sent_bytes(size, ranks) / bandwidth for size in sizes) / len(sizes)
-    return Link(bandwidth, max(0.0, over_s / (2 * (ranks - 1))))
+    if calibration.gathers:
+        # What halves wait for each other counts as bytes: it is as long as they are.
+        bandwidth *= sum(sizes) / sum(calibration.gathered_bytes(size) for size in sizes)
+        stages, bytes_s = ranks - 1, (ranks - 1) * sum(sizes) / bandwidth
+    else:
+        stages, bytes_s = 2 * (ranks - 1), sum(ring_sent_bytes(size, ranks) for size in sizes) / bandwidth
+    over_s = (sum(cost(size) for size in sizes) - bytes_s) / len(sizes)
+    return Link(bandwidth, max(0.0, over_s / stages))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from wirebound.testbed.exchange import all_reduce, push_and_pull, serve
+from wirebound.testbed.exchange import all_gather, all_reduce, push_and_pull, serve
 from wirebound.testbed.order_channel import OrderReader, OrderWriter
 
 Order = dict[str, Any]
@@ -133,8 +133,9 @@ class PrioritySender:
 def replay(group: Any, rank: int, order: Order, pace: Callable[[Order], int]) -> Order:
     """Replay `steps` steps and return when each backward pass began, and each message began and ended in it.
 
-    The last ``servers`` ranks are parameter servers and return no times. One step more is replayed, for the last one's
-    period; `warm_up` more come first and are not returned.
+    Messages are all-reduced, or gathered where the order says ``gathers``; the last ``servers`` ranks are parameter
+    servers and return no times. One step more is replayed, for the last one's period; `warm_up` more come first and
+    are not returned.
     """
     import torch
 
@@ -147,7 +148,10 @@ def replay(group: Any, rank: int, order: Order, pace: Callable[[Order], int]) ->
         group.barrier().wait()
         serve(group, rank, buffers, servers, service)
         return {"paced_connections": paced}
-    send = push_and_pull(group, buffers, servers) if servers else all_reduce(group, buffers)
+    if servers:
+        send = push_and_pull(group, buffers, servers)
+    else:
+        send = (all_gather if order.get("gathers") else all_reduce)(group, buffers)
     sender = Sender(send, len(messages))
     outlet: Any = PrioritySender(sender, order, rank, group.size()) if order["priority"] else sender
     group.barrier().wait()
@@ -158,7 +162,7 @@ def replay(group: Any, rank: int, order: Order, pace: Callable[[Order], int]) ->
         for event in sender.sent:
             event.clear()
         for message, planned in enumerate(messages):
-            _sleep_until(backward + planned["ready_s"])
+            _sleep_until(backward + planned["ready_s"] + rank * order.get("late_s", 0.0))
             outlet.put(message)
         now = _sleep_until(backward + order["backward_s"])
         now = _forward(order, sender, now) if order["priority"] else _optimize(order, sender)

@@ -53,7 +53,7 @@ def training_method(
     if compressor is not None and name != "ddp":
         raise InputError(f"{name} with {compressor.label}: compressors are hooks of ddp: choose that method")
     if name == "ddp":
-        cap = _ONE_BUCKET if compressor is not None and compressor.name == "powersgd" else bucket_cap_bytes
+        cap = _bucket_cap(bucket_cap_bytes, compressor)
         return method_named("ddp", bucket_cap_bytes=cap, first_bucket_bytes=cap, compressor=compressor)
     changes: dict[str, Any] = {}
     if name.startswith("bytescheduler"):
@@ -84,14 +84,23 @@ def profile_job(
     bucket_cap_bytes: float,
     compressor: Compressor | None = None,
 ) -> Job:
-    """Return the job of one rank's profile; with a compressor all gradients are in one bucket."""
+    """Return the job of one rank's profile."""
     choices: dict[str, Any] = {}
     if technique == "ddp":
-        cap = bucket_cap_bytes if compressor is None else _ONE_BUCKET
-        choices = {"bucket_cap_bytes": cap, "compressor": _fields(compressor)}
+        choices = {"bucket_cap_bytes": _bucket_cap(bucket_cap_bytes, compressor), "compressor": _fields(compressor)}
     elif technique.startswith("bytescheduler"):
         choices = {"partition_bytes": PARTITION_BYTES, "credit_bytes": CREDIT_BYTES}
-    return Job(model, technique, workers=1, steps=steps, warmup=3, batch_size=batch_size, choices=choices)
+    warmup = _warmup(compressor)
+    return Job(model, technique, workers=1, steps=steps, warmup=warmup, batch_size=batch_size, choices=choices)
+
+
+def _bucket_cap(bucket_cap_bytes: float, compressor: Compressor | None) -> float:
+    return _ONE_BUCKET if compressor is not None and compressor.name == "powersgd" else bucket_cap_bytes
+
+
+def _warmup(compressor: Compressor | None) -> int:
+    """Steps before the measured ones. PowerSGD's hook compresses from the third step on, and first compiles itself."""
+    return 9 if compressor is not None and compressor.name == "powersgd" else 3
 
 
 def _fields(compressor: Compressor | None) -> dict[str, Any] | None:
@@ -100,7 +109,7 @@ def _fields(compressor: Compressor | None) -> dict[str, Any] | None:
     return {key: value for key, value in asdict(compressor).items() if key != "codec"}
 
 
-def training_job(case: TrainingCase, workload: Workload, step: Step, *, steps: int, warmup: int = 3) -> Job:
+def training_job(case: TrainingCase, workload: Workload, step: Step, *, steps: int) -> Job:
     """Return the job that does what the predicted `step` does: its messages, its order."""
     method = case.method
     names = [tensor.name for tensor in workload.tensors]
@@ -122,7 +131,7 @@ def training_job(case: TrainingCase, workload: Workload, step: Step, *, steps: i
         workers=case.ranks,
         servers=case.servers,
         steps=steps + 1,  # the last one's period ends with the next
-        warmup=warmup,
+        warmup=_warmup(method.compressor),
         batch_size=case.batch_size,
         choices=choices,
     )

@@ -21,7 +21,11 @@ def predictions_document(
             asdict(one.calibration)
             | {
                 "processor": asdict(one.processor),
-                "codecs": {label: asdict(codec) for label, codec in one.codecs.items()},
+                "gathers": None if one.gathers is None else asdict(one.gathers),
+                "codecs": {
+                    f"{model}:{batch_size} {label}": asdict(codec)
+                    for (model, batch_size, label), codec in one.codecs.items()
+                },
                 "profiles": [
                     {
                         "model": model,

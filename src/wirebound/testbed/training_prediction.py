@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from wirebound.model import Cluster, Codec, Compressor, Step, Workload
+from wirebound.model import Cluster, Codec, Compressor, Method, Step, Workload
 from wirebound.profile.machine import usable_cores
+from wirebound.simulate.compressors import rule_of
 from wirebound.testbed.calibration import Calibration, calibrate
-from wirebound.testbed.codec_cost import CODED_IN_PLACE, codec_in_place, measure_codec
+from wirebound.testbed.codec_cost import codec_in_place
 from wirebound.testbed.compute_profile import between_profiles, profiled_workload
 from wirebound.testbed.message_link import message_link
 from wirebound.testbed.processor_cost import ProcessorCost, contended_step, measure_processor_cost
@@ -14,6 +16,8 @@ from wirebound.testbed.ranks import GlooRanks
 from wirebound.testbed.training_case import TrainingCase, profile_job, profiled_techniques, with_codec
 
 _CALIBRATION_ROUNDS = 3
+#: These are single messages, not trains.
+_GATHERING_ROUNDS = 9
 _ROUNDS = 3
 
 
@@ -21,13 +25,15 @@ _ROUNDS = 3
 class Preparation:
     """What is known of a number of ranks before anything is predicted, from one rate only.
 
-    `workloads` are by model, batch size and technique, `codecs` by what the command line calls the compressor.
+    `gathers` is the calibration of all-gathers, where a compressor of the cases needs them. `workloads` are by model,
+    batch size and technique, `codecs` by model, batch size and what the command line calls the compressor.
     """
 
     calibration: Calibration
+    gathers: Calibration | None
     processor: ProcessorCost
     workloads: dict[tuple[str, int, str], Workload]
-    codecs: dict[str, Codec]
+    codecs: dict[tuple[str, int, str], Codec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,54 +48,72 @@ class Prediction:
 def prepare(
     group: GlooRanks, cases: Sequence[TrainingCase], rate_Bps: float, steps: int, bucket_cap_bytes: float
 ) -> Preparation:
-    """Calibrate the network at one rate, profile the cases' models, and time their compressors, in the group's ranks.
+    """Calibrate the network at one rate and profile the cases' models and compressors, in the group's ranks.
 
     Raises `WireboundError` when a process fails.
     """
     calibration = calibrate(group, rate_Bps, rounds=_CALIBRATION_ROUNDS)
+    compressors = [case.method.compressor for case in cases if case.method.compressor is not None]
+    gathers = None
+    if any(_gathered(compressor) for compressor in compressors):
+        gathers = calibrate(group, rate_Bps, gathers=True, rounds=_GATHERING_ROUNDS)
     processor = measure_processor_cost(group, rate_Bps)
     workloads: dict[tuple[str, int, str], Workload] = {}
 
-    def profiled(model: str, batch_size: int, technique: str, compressor: Compressor | None = None) -> Workload:
+    def profiled(
+        model: str, batch_size: int, technique: str, compressor: Compressor | None = None
+    ) -> list[dict[str, Any]]:
         job = profile_job(
             model, batch_size, technique, steps=steps, bucket_cap_bytes=bucket_cap_bytes, compressor=compressor
         )
-        answers = group.ask({"do": "profile", "job": asdict(job)}, time_limit_s=300)
-        return profiled_workload(model, batch_size, answers)
+        return group.ask({"do": "profile", "job": asdict(job)}, time_limit_s=300)
 
     for case in cases:
         for technique in profiled_techniques(case.method):
             key = (case.model, case.batch_size, technique)
             if key not in workloads:
-                workloads[key] = profiled(*key)
-    codecs: dict[str, Codec] = {}
+                workloads[key] = profiled_workload(case.model, case.batch_size, profiled(*key))
+    codecs: dict[tuple[str, int, str], Codec] = {}
     for case in cases:
         compressor = case.method.compressor
-        if compressor is None or compressor.label in codecs:
-            continue
-        if compressor.name in CODED_IN_PLACE:
+        if compressor is not None and (case.model, case.batch_size, compressor.label) not in codecs:
             plain = workloads[case.model, case.batch_size, "ddp"]
-            coded = profiled(case.model, case.batch_size, "ddp", compressor)
-            codecs[compressor.label] = codec_in_place(plain, coded, compressor)
-        else:
-            codecs[compressor.label] = measure_codec(group, compressor)
-    return Preparation(calibration, processor, workloads, codecs)
+            answers = profiled(case.model, case.batch_size, "ddp", compressor)
+            codecs[case.model, case.batch_size, compressor.label] = codec_in_place(plain, compressor, answers)
+    return Preparation(calibration, gathers, processor, workloads, codecs)
+
+
+def _gathered(compressor: Compressor | None) -> bool:
+    """Whether payloads travel by an all-gather; gTop-k's tree sends and receives instead."""
+    return compressor is not None and rule_of(compressor).travels in ("all-gather", "vote")
 
 
 def predict_training(case: TrainingCase, prepared: Preparation) -> Prediction:
     """Return the engine's step for a case, from the profile and the calibration at one rate."""
     method = case.method
     if method.compressor is not None:
-        method = with_codec(method, prepared.codecs[method.compressor.label])
+        method = with_codec(method, prepared.codecs[case.model, case.batch_size, method.compressor.label])
     found = [prepared.workloads[case.model, case.batch_size, name] for name in profiled_techniques(method)]
     workload = found[-1]
     # Which messages there are may depend on the link, and which link describes them on the messages.
+    calibration = prepared.calibration
+    if _gathered(method.compressor) and prepared.gathers is not None:
+        calibration = prepared.gathers
     sizes: list[float] = list(workload.sizes)
     for _ in range(_ROUNDS):
-        link = message_link(prepared.calibration, sizes, case.rate_Bps)
+        link = message_link(calibration, sizes, case.rate_Bps)
         cluster = Cluster(nodes=case.ranks, inter=link)
         step, slowed = contended_step(workload, cluster, method, prepared.processor, cores=usable_cores() or 1)
-        sizes = [message.size / step.wire_ratio for message in step.messages]
+        sizes = _exchanged(step, method, case.ranks)
         if len(found) == 2:
             workload = between_profiles(found[0], found[1], len(sizes))
     return Prediction(case, step, slowed)
+
+
+def _exchanged(step: Step, method: Method, ranks: int) -> list[float]:
+    """The bytes of each transfer of a step: of each worker where payloads are gathered, else of the whole sum."""
+    if _gathered(method.compressor):
+        return [stages.sent_bytes / (ranks - 1) for stages in step.stages]
+    # PowerSGD's hook all-reduces what stays uncompressed, then one factor, then the other.
+    parts = 3 if method.compressor is not None and rule_of(method.compressor).travels == "two-all-reduces" else 1
+    return [message.size / step.wire_ratio / parts for message in step.messages for _ in range(parts)]

@@ -1,4 +1,4 @@
-"""What a rank of the testbed does to train: the orders ``train``, ``profile`` and ``codec``.
+"""What a rank of the testbed does to train: the orders ``train`` and ``profile``.
 
 Runs in the worker processes; `wirebound.testbed.training_run` gives the orders.
 """
@@ -13,9 +13,6 @@ from torch import nn
 from torch.distributed import FileStore, HashStore  # type: ignore[attr-defined]
 from torch.nn import functional
 
-from wirebound.model import Compressor
-from wirebound.techniques.compress.compressor import compressor_of
-from wirebound.techniques.compress.measure import measure_coding
 from wirebound.techniques.job import Job
 from wirebound.techniques.models import build_model
 from wirebound.techniques.process_group import Meeting
@@ -34,9 +31,7 @@ def obey(group: Any, rank: int, order: Order, pace: Callable[[Order], int]) -> O
         return {"prompt": compute_before_others() and communicate_promptly()}
     if order["do"] == "train":
         return _train(rank, order, pace)
-    if order["do"] == "profile":
-        return _profile(group, rank, order)
-    return _codec(group, order)
+    return _profile(group, rank, order)
 
 
 def _train(rank: int, order: Order, pace: Callable[[Order], int]) -> Order:
@@ -72,10 +67,11 @@ def _profile(group: Any, rank: int, order: Order) -> Order:
     def first_loss() -> torch.Tensor:
         return functional.cross_entropy(model(data[0][0]), data[0][1])
 
+    recorder = Recorder()
     steps = []
     with (
         _noted(model) as (forward_s, ready_s),
-        connected(job, model, optimizer, alone, first_loss, Recorder()) as (forward, sync),
+        connected(job, model, optimizer, alone, first_loss, recorder) as (forward, sync),
     ):
         communicate_promptly()
         for number in range(job.warmup + job.steps):
@@ -102,7 +98,8 @@ def _profile(group: Any, rank: int, order: Order) -> Order:
             if number >= job.warmup:
                 steps.append(step)
     shapes = {name: list(parameter.shape) for name, parameter in trainable(model).items()}
-    return {"shapes": shapes, "steps": steps}
+    messages = [message for message in recorder.messages if message.step >= job.warmup]
+    return {"shapes": shapes, "steps": steps, "messages": messages}
 
 
 @contextlib.contextmanager
@@ -127,10 +124,3 @@ def _noted(model: nn.Module) -> Iterator[tuple[dict[str, float], dict[str, float
     yield begins, ready
     for hook in hooks:
         hook.remove()
-
-
-def _codec(group: Any, order: Order) -> Order:
-    """Time a compressor's encode and decode, all ranks at once."""
-    coder = compressor_of(Compressor(**order["compressor"]))
-    group.barrier().wait()
-    return {"samples": measure_coding(coder, order["sizes"], repetitions=order["repetitions"])}

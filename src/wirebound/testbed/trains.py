@@ -10,6 +10,8 @@ from wirebound.testbed.ranks import GlooRanks
 
 #: So many messages make up a train: one alone would enjoy the burst that an idle link lets pass at once.
 _FEWEST, _MOST = 2, 40
+#: Gathered messages are a compressor's: they come one at a time, after a pause, and each rank is late by so much more.
+_LATE_S = 1e-3
 #: Trains of small messages move about as much as this.
 _TRAIN_BYTES = 2**18
 #: Links are idle for so long between trains, and each message may take so much longer than its bytes do.
@@ -31,18 +33,26 @@ class Train:
 
 
 def time_trains(
-    ranks: GlooRanks, sizes: Sequence[int], *, servers: int, rate_Bps: float, rounds: int, seed: int = 0
+    ranks: GlooRanks,
+    sizes: Sequence[int],
+    *,
+    servers: int,
+    rate_Bps: float,
+    rounds: int,
+    gathers: bool = False,
+    seed: int = 0,
 ) -> list[Train]:
     """Have the ranks exchange trains of messages of `sizes` bytes (multiples of 4), and time them.
 
-    The last `servers` ranks are parameter servers; without any, messages are all-reduced. The links were set to
-    `rate_Bps` bytes per second before. Messages go the way of a replayed step, so that what the processes themselves
-    take is in their times. Raises `WireboundError` when a process fails.
+    The last `servers` ranks are parameter servers; without any, messages are all-reduced, or gathered from all by all.
+    The links were set to `rate_Bps` bytes per second before. Messages go the way of a replayed step, so that what the
+    processes themselves take is in their times. Raises `WireboundError` when a process fails.
     """
     workers = ranks.network.ranks - servers
-    counts = {size: max(_FEWEST, min(_MOST, _TRAIN_BYTES // size)) for size in sizes}
-    # At most two directions, or twice round a ring.
-    expected = {size: counts[size] * (2 * size / rate_Bps + _ALLOWANCE_S) + _PAUSE_S for size in sizes}
+    counts = {size: 1 if gathers else max(_FEWEST, min(_MOST, _TRAIN_BYTES // size)) for size in sizes}
+    # At most two directions, or twice round a ring; a gathered message passes every link but one.
+    passes = max(2, workers - 1) if gathers else 2
+    expected = {size: counts[size] * (passes * size / rate_Bps + _ALLOWANCE_S) + _PAUSE_S for size in sizes}
     messages: list[dict[str, Any]] = []
     begins: dict[int, int] = {}
     ready_s = 0.0
@@ -53,6 +63,8 @@ def time_trains(
     order = {
         "do": "replay",
         "servers": servers,
+        "gathers": gathers,
+        "late_s": _LATE_S if gathers else 0.0,
         "steps": rounds,
         "warm_up": 1,
         "folder": str(ranks.network.folder),
@@ -65,12 +77,23 @@ def time_trains(
         "pace_Bps": ranks.network.pace_Bps(max(workers, servers) if servers else 1),
     }
     answers = ranks.ask(order, time_limit_s=60 + 5 * (rounds + 2) * ready_s)[:workers]
+    seconds = _seconds_together if gathers else _seconds
     return [
         Train(
-            size, counts[size], tuple(_seconds(answers, number, begins[size], counts[size]) for number in range(rounds))
+            size, counts[size], tuple(seconds(answers, number, begins[size], counts[size]) for number in range(rounds))
         )
         for size in sizes
     ]
+
+
+def _seconds_together(answers: Sequence[dict[str, Any]], number: int, begin: int, count: int) -> float:
+    """From the last worker's beginning to the last one's end: the ranks share one clock."""
+    began, ended = [], []
+    for answer in answers:
+        backward_s, step = answer["backward_began"][number], answer["messages"][number]
+        began.append(backward_s + step[begin][0])
+        ended.append(backward_s + step[begin + count - 1][1])
+    return float(max(ended) - max(began)) / count
 
 
 def _seconds(answers: Sequence[dict[str, Any]], number: int, begin: int, count: int) -> float:

@@ -27,6 +27,7 @@ class HookState:
 
     States do not depend on how DDP puts parameters into buckets, which it changes after the first step. `sent_bytes`
     counts the bytes of all buffers that this worker has handed to collectives (or to a send, in gTop-k).
+    `decoding_began_s` has for each bucket, by its index, the clock when it was last begun to be decoded.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class HookState:
         self.compressor, self.group = compressor, group
         self.worker, self.workers = dist.get_rank(group), dist.get_world_size(group)
         self.sent_bytes = 0
+        self.decoding_began_s: dict[int, float] = {}
         named = [(name, parameter) for name, parameter in parameters if parameter.requires_grad]
         self._names = {id(parameter): name for name, parameter in named}
         self.states: dict[str, Any] = {

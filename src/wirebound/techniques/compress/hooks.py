@@ -21,6 +21,7 @@ from wirebound.techniques.compress.gtopk_tree import exchange
 from wirebound.techniques.compress.hook_state import HookState
 from wirebound.techniques.compress.payload import Payload, from_bytes, to_bytes
 from wirebound.techniques.compress.terngrad import TernGradShared
+from wirebound.techniques.recorder import Recorder
 
 
 def register(model: Any, compressor: Compressor | GradientCompressor, group: Any = None, *, seed: int = 0) -> Any:
@@ -78,7 +79,7 @@ def all_reduce_hook(state: HookState, bucket: GradBucket) -> torch.futures.Futur
             state.arrived(parameter, gradient)
         return bucket.buffer()
 
-    return _then(dist.all_reduce(values, group=state.group, async_op=True), decode)
+    return _then(state, bucket, dist.all_reduce(values, group=state.group, async_op=True), decode)
 
 
 def terngrad_shared_hook(state: HookState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
@@ -102,7 +103,7 @@ def terngrad_shared_hook(state: HookState, bucket: GradBucket) -> torch.futures.
             gradient.copy_(total / state.workers)
         return bucket.buffer()
 
-    return _then(dist.all_reduce(words, group=state.group, async_op=True), decode)
+    return _then(state, bucket, dist.all_reduce(words, group=state.group, async_op=True), decode)
 
 
 def all_gather_hook(state: HookState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
@@ -162,11 +163,19 @@ def _gathered(
 
     # Newer versions of torch have another name for it.
     gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    return _then(gather(gathered, message, group=state.group, async_op=True), received)
+    return _then(state, bucket, gather(gathered, message, group=state.group, async_op=True), received)
 
 
-def _then(work: Any, decode: Callable[[Any], Tensor]) -> torch.futures.Future[Tensor]:
-    future: torch.futures.Future[Tensor] = work.get_future().then(decode)
+def _then(
+    state: HookState, bucket: GradBucket, work: Any, decode: Callable[[Any], Tensor]
+) -> torch.futures.Future[Tensor]:
+    index = bucket.index()
+
+    def timed(future: Any) -> Tensor:
+        state.decoding_began_s[index] = Recorder.clock()
+        return decode(future)
+
+    future: torch.futures.Future[Tensor] = work.get_future().then(timed)
     return future
 
 
