@@ -69,7 +69,7 @@ def test_selective_learns_better():
     assert outlook.selective_learns_better({"a": CLEAR, "b": CLEAR}).verdict == HOLDS
     part = outlook.selective_learns_better({"a": CLEAR, "b": UNSURE})
     assert part.verdict == IN_PART
-    assert part.evidence.endswith("The 95 % interval includes zero: b.")
+    assert part.evidence.endswith("Left open, for the 95 % interval includes zero: b.")
     left = outlook.selective_learns_better({"a": WORSE, "b": UNSURE})
     assert left.verdict == OPEN
     assert "a: -4.0 points (-6.0 to -2.0)" in left.evidence

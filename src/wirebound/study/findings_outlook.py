@@ -60,7 +60,7 @@ def _clear(differences: Mapping[str, tuple[float, float, float]]) -> str:
 def _unclear(differences: Mapping[str, tuple[float, float, float]]) -> str:
     """The sentence that names the settings whose interval includes zero, empty without any."""
     names = [name for name, interval in differences.items() if _includes_zero(interval)]
-    return f" The 95 % interval includes zero: {'; '.join(names)}." if names else ""
+    return f" Left open, for the 95 % interval includes zero: {'; '.join(names)}." if names else ""
 
 
 def uniform_baseline(row: Mapping[str, Any]) -> tuple[float, float]:
@@ -97,7 +97,7 @@ def exposed_only(rows: Sequence[Mapping[str, Any]], *, worth: float = 0.1) -> Fi
     for row in rows:
         if row["nothing_s"] <= row["everything_s"]:
             evidence += (
-                f" With {_setting(row)} the best choice for all alike is to compress nothing:"
+                f" For {_setting(row)} the best choice for all alike is to compress nothing:"
                 f" {1e3 * row['nothing_s']:.0f} ms against {1e3 * row['everything_s']:.0f} ms with the best share;"
                 f" the chosen step takes {1e3 * row['chosen_s']:.0f} ms."
             )
