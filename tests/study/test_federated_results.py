@@ -99,7 +99,7 @@ def test_slowing_must_be_outside_of_the_interval():
     assert judged.slows_convergence({"A": SLOW, "B": None}, 0.9).verdict == HOLDS
     finding = judged.slows_convergence({"A": SLOW, "B": SAME}, 0.9)
     assert finding.verdict == IN_PART
-    assert finding.evidence.endswith("get there: A 2.00× (1.50–2.50). No slowing is shown of B 1.00× (0.90–1.10).")
+    assert finding.evidence.endswith("get there): A 2.00× (1.50–2.50). No slowing is shown of B 1.00× (0.90–1.10).")
     assert judged.slows_convergence({"B": SAME}, 0.9).verdict == OPEN
     assert judged.slows_convergence({"C": Interval(0.5, 0.4, 0.6, 3)}, 0.9).verdict == FAILS
 
