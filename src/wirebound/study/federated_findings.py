@@ -44,8 +44,8 @@ def slows_convergence(rounds: Mapping[str, Interval | None], target: float) -> F
     evidence = "For none does the whole 95 % interval of the rounds, divided by those of FedAvg, lie above 1."
     if slower:
         evidence = (
-            f"{len(slower)} of {len(rounds)} need more rounds to {100 * target:g} % than FedAvg (the whole 95 % interval"
-            f" lies above 1, or not all seeds get there): {_each(slower)}."
+            f"{len(slower)} of {len(rounds)} need more rounds to {100 * target:g} % than FedAvg (the whole 95 %"
+            f" interval lies above 1, or not all seeds get there): {_each(slower)}."
         )
     rest = {name: value for name, value in rounds.items() if name not in slower}
     if slower and rest:
