@@ -1,18 +1,22 @@
 """Rounds, bytes, times and intervals of federated runs against figures worked out by hand; verdicts flip with data."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from wirebound.errors import InputError
 from wirebound.study import federated_findings as judged
+from wirebound.study.consistency_findings import OPEN
 from wirebound.study.federated_plan import PLAN
 from wirebound.study.federated_results import (
     Curve,
     Interval,
     Links,
+    at_first_evaluation,
     client_times,
     curves_of,
+    equal_uplinks,
     interval,
     mean_round_s,
     ratio,
@@ -95,8 +99,9 @@ def test_slowing_must_be_outside_of_the_interval():
     assert judged.slows_convergence({"A": SLOW, "B": None}, 0.9).verdict == HOLDS
     finding = judged.slows_convergence({"A": SLOW, "B": SAME}, 0.9)
     assert finding.verdict == IN_PART
-    assert finding.evidence.endswith("interval: A 2.00× (1.50–2.50). No slowing is shown of B 1.00× (0.90–1.10).")
-    assert judged.slows_convergence({"B": SAME}, 0.9).verdict == FAILS
+    assert finding.evidence.endswith("get there): A 2.00× (1.50–2.50). No slowing is shown of B 1.00× (0.90–1.10).")
+    assert judged.slows_convergence({"B": SAME}, 0.9).verdict == OPEN
+    assert judged.slows_convergence({"C": Interval(0.5, 0.4, 0.6, 3)}, 0.9).verdict == FAILS
 
 
 def test_speed_flips_with_the_times():
@@ -106,6 +111,7 @@ def test_speed_flips_with_the_times():
     assert finding.evidence.startswith("1 of 2 are")
     assert finding.evidence.endswith("gained by A: 3.00× (2.00–4.00). No gain is shown of B.")
     assert judged.speeds_training({"B": None}, "a link").verdict == FAILS
+    assert judged.speeds_training({"B": SAME}, "a link").verdict == OPEN
 
 
 def test_dominance_flips_with_the_share():
@@ -114,10 +120,43 @@ def test_dominance_flips_with_the_share():
     assert judged.communication_dominates({"B": 0.5}).verdict == FAILS
 
 
+def fewer(gains, **at_first):
+    return judged.fewer_rounds(gains, 10, 100, at_first=at_first, smallest=3)
+
+
 def test_fewer_rounds_flips_with_the_gain():
-    assert judged.fewer_rounds({"A": Interval(20, 15, 25, 3)}, 10, 100).verdict == HOLDS
-    assert judged.fewer_rounds({"A": Interval(20, 15, 25, 3), "B": SLOW}, 10, 100).verdict == IN_PART
-    assert judged.fewer_rounds({"A": None, "B": SLOW}, 10, 100).verdict == FAILS
+    large, across = Interval(20, 15, 25, 3), Interval(8, 4, 15, 3)
+    assert fewer({"A": large}).verdict == HOLDS
+    assert fewer({"A": large, "B": SLOW}).verdict == IN_PART
+    assert fewer({"B": SLOW}).verdict == FAILS
+    assert fewer({"A": Interval(200, 150, 250, 3)}).verdict == FAILS
+    assert fewer({"A": across, "B": SLOW}).verdict == OPEN
+    assert fewer({"A": None, "B": SLOW}).verdict == OPEN
+
+
+def test_what_is_there_at_the_first_look_is_a_lower_bound():
+    finding = fewer({"A": SLOW, "B": SLOW}, A=2, B=0)
+    assert finding.verdict == OPEN
+    assert "A at least 2.00× (1.50–2.50) and B 2.00×" in finding.evidence
+    assert "3 rounds are the fewest that can be seen" in finding.evidence
+    assert "first look are 2 of A, so" in finding.evidence
+    assert fewer({"A": Interval(200, 150, 250, 3)}, A=1).verdict == FAILS
+    assert at_first_evaluation([CURVE, replace(CURVE, accuracy=(0.9, 0.9, 0.9, 0.9))], 0.9) == 1
+
+
+def test_equal_uplinks_are_those_worked_out_by_hand():
+    # one client, no latency, no computing: rounds · (down / 10 + up) / U; 2 · (0.4 + 1) kB against 4 · (0.04 + 0.1) kB
+    large = replace(CURVE, accuracy=(0.9,) * 4, train_s_per_sample=0.0, sizes=(10,), sampled=((0,),) * 8)
+    small = replace(large, accuracy=(0.5, 0.9, 0.9, 0.9), uplink_bytes=100, downlink_bytes=400)
+    grid = [1e2, 1e3, 1e4, 1e5]
+    assert equal_uplinks([small], [large], 0.9, lambda up: Links(up, 10 * up, 0.0, 1.0, 0.0), grid) == (True, [])
+    assert equal_uplinks([large], [small], 0.9, lambda up: Links(up, 10 * up, 0.0, 1.0, 0.0), grid) == (False, [])
+    # with a latency of 0.1 s, 2 · (0.2 + 1400 / U) = 4 · (0.2 + 140 / U) at U = 2240 / 0.4
+    found = equal_uplinks([small], [large], 0.9, lambda up: Links(up, 10 * up, 0.1, 1.0, 0.0), grid)
+    assert found is not None
+    assert found[0]
+    assert found[1] == pytest.approx([5600.0])
+    assert equal_uplinks([small], [large], 0.99, lambda up: Links(up, up, 0.1, 1.0, 0.0), grid) is None
 
 
 def test_saving_flips_with_the_bytes():

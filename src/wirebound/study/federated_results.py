@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,6 +113,11 @@ def uplink_to(curve: Curve, target: float) -> float | None:
     return None if rounds is None else rounds * curve.per_round * curve.uplink_bytes
 
 
+def at_first_evaluation(curves: Sequence[Curve], target: float) -> int:
+    """How many runs reach `target` when first evaluated: they may have done so in an earlier round."""
+    return sum(rounds_to(curve, target) == curve.rounds[0] for curve in curves)
+
+
 def interval(values: Sequence[float]) -> Interval:
     """Return the mean and its 95 % interval by Student's t."""
     from scipy import stats
@@ -159,6 +164,39 @@ def time_to(curve: Curve, target: float, links: Links) -> float | None:
     if rounds is None:
         return None
     return elapsed_s(client_times(curve, links), curve.sampled[:rounds])[-1]
+
+
+def equal_uplinks(
+    curves: Sequence[Curve],
+    others: Sequence[Curve],
+    target: float,
+    links: Callable[[float], Links],
+    uplinks: Sequence[float],
+) -> tuple[bool, list[float]] | None:
+    """Return whether `curves` are sooner at the first of the `uplinks`, and where both take equally long after it.
+
+    `links` makes links of an uplink in bytes per second; times are `time_to`, means over seeds. Places are looked for
+    between neighbouring uplinks at which another one is sooner. None where a run does not reach `target`.
+    """
+    from scipy.optimize import brentq
+
+    if any(rounds_to(curve, target) is None for curve in (*curves, *others)):
+        return None
+
+    def mean_s(runs: Sequence[Curve], uplink: float) -> float:
+        return math.fsum(time_to(run, target, links(uplink)) or 0.0 for run in runs) / len(runs)
+
+    def lead(logarithm: float) -> float:
+        return mean_s(others, math.exp(logarithm)) / mean_s(curves, math.exp(logarithm)) - 1
+
+    places = [math.log(uplink) for uplink in uplinks]
+    leads = [lead(place) for place in places]
+    found = [
+        math.exp(float(brentq(lead, places[at], places[at + 1])))
+        for at in range(len(places) - 1)
+        if (leads[at] > 0) != (leads[at + 1] > 0)
+    ]
+    return leads[0] > 0, found
 
 
 def mean_round_s(curve: Curve, links: Links) -> float:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wirebound.study.consistency_findings import OPEN
 from wirebound.study.findings import FAILS, HOLDS, IN_PART, Finding
 
 
@@ -25,7 +26,7 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, 
 def paired_difference(
     rows: Sequence[Mapping[str, Any]], variant: str, baseline: str, value: str = "accuracy"
 ) -> tuple[float, float, float]:
-    """Return the mean of a variant's values less the baseline's of the same seed, with its 95 % interval."""
+    """Return the mean of a variant's values minus the baseline's of the same seed, with its 95 % interval."""
     found = {(row["variant"], row["seed"]): row[value] for row in rows}
     seeds = sorted(seed for name, seed in found if name == variant)
     return mean_interval([found[variant, seed] - found[baseline, seed] for seed in seeds])
@@ -40,34 +41,70 @@ def _compared(differences: Mapping[str, tuple[float, float, float]]) -> str:
     return "; ".join(f"{name}: {_points(interval)}" for name, interval in differences.items())
 
 
+def _judged(better: Sequence[bool], unclear: Sequence[bool]) -> str:
+    """The verdict on "it is better", by setting: open where it is shown nowhere and an interval includes zero."""
+    if any(better):
+        return HOLDS if all(better) else IN_PART
+    return OPEN if any(unclear) else FAILS
+
+
+def _includes_zero(interval: tuple[float, float, float]) -> bool:
+    return interval[1] <= 0 <= interval[2]
+
+
 def _clear(differences: Mapping[str, tuple[float, float, float]]) -> str:
-    """The verdict on "it is better": in all, in some, or in none of the settings the interval lies above zero."""
-    better = [low > 0 for _, low, _ in differences.values()]
-    return HOLDS if all(better) else IN_PART if any(better) else FAILS
+    intervals = list(differences.values())
+    return _judged([low > 0 for _, low, _ in intervals], [_includes_zero(interval) for interval in intervals])
+
+
+def _unclear(differences: Mapping[str, tuple[float, float, float]]) -> str:
+    """The sentence that names the settings whose interval includes zero, empty without any."""
+    names = [name for name, interval in differences.items() if _includes_zero(interval)]
+    return f" Left open, for the 95 % interval includes zero: {'; '.join(names)}." if names else ""
+
+
+def uniform_baseline(row: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the shortest step that treats all tensors alike, in seconds, and the share of values it does not send.
+
+    It is the step of nothing compressed where that is at most as long as the best single share's.
+    """
+    if row["nothing_s"] <= row["everything_s"]:
+        return row["nothing_s"], 0.0
+    return row["everything_s"], row["everything_lost_share"]
 
 
 def exposed_only(rows: Sequence[Mapping[str, Any]], *, worth: float = 0.1) -> Finding:
-    """Judge "ratios by tensor pay: the same step time, fewer values lost", on predicted steps.
+    """Judge "ratios by tensor pay: the same step time, more values sent", on predicted steps.
 
-    `rows` are those of `outlook_choice.choice_row`. A setting counts where the chosen step is no longer than the best
-    uniform one's (to one percent), and the share of values lost is smaller by `worth`.
+    `rows` are those of `outlook_choice.choice_row`. A setting counts where the chosen step is no longer than that of
+    `uniform_baseline` (to one percent), and the share of values not sent in their step is smaller by `worth`.
     """
+    uniform = [uniform_baseline(row) for row in rows]
     pays = [
-        row["chosen_s"] <= 1.01 * row["everything_s"]
-        and row["chosen_lost_share"] <= row["everything_lost_share"] - worth
-        for row in rows
+        row["chosen_s"] <= 1.01 * seconds and row["chosen_lost_share"] <= lost - worth
+        for row, (seconds, lost) in zip(rows, uniform, strict=True)
     ]
-    shorter = [row for row in rows if row["chosen_s"] < 0.99 * row["everything_s"]]
+    shorter = [row for row, (seconds, _) in zip(rows, uniform, strict=True) if row["chosen_s"] < 0.99 * seconds]
     least = min(rows, key=lambda row: row["chosen_lost_share"])
     most = max(rows, key=lambda row: row["chosen_lost_share"])
     evidence = (
-        f"In {sum(pays)} of {len(rows)} settings the chosen tensors give a step as short as the best single share for"
-        f" all of them, and lose at least {100 * worth:.0f} points fewer of the values; in {len(shorter)} the step is"
-        f" shorter by over 1 %. What is lost ranges from {100 * least['chosen_lost_share']:.0f} % ({_setting(least)})"
+        f"In {sum(pays)} of {len(rows)} settings the chosen tensors give a step as short as the best choice for all"
+        f" tensors alike (one share, or nothing compressed), and at least {100 * worth:.0f} points more of the values"
+        f" are sent in their step; in {len(shorter)} the step is shorter by over 1 %. Not sent in their step are from"
+        f" {100 * least['chosen_lost_share']:.0f} % ({_setting(least)})"
         f" to {100 * most['chosen_lost_share']:.1f} % ({_setting(most)})."
     )
+    for row in rows:
+        if row["nothing_s"] <= row["everything_s"]:
+            evidence += (
+                f" For {_setting(row)} the best choice for all alike is to compress nothing:"
+                f" {1e3 * row['nothing_s']:.0f} ms against {1e3 * row['everything_s']:.0f} ms with the best share;"
+                f" the chosen step takes {1e3 * row['chosen_s']:.0f} ms."
+            )
     verdict = HOLDS if all(pays) else IN_PART if any(pays) else FAILS
-    return Finding("Choosing the ratio tensor by tensor saves values at the same step time.", verdict, evidence)
+    return Finding(
+        "Choosing the ratio tensor by tensor sends more values in their step, at the same step time.", verdict, evidence
+    )
 
 
 def _setting(row: Mapping[str, Any]) -> str:
@@ -82,7 +119,7 @@ def selective_learns_better(differences: Mapping[str, tuple[float, float, float]
     return Finding(
         "At the same predicted step time, ratios chosen tensor by tensor reach a higher accuracy than one ratio.",
         _clear(differences),
-        f"Chosen less uniform, over seeds: {_compared(differences)}.",
+        f"Chosen minus uniform, over seeds: {_compared(differences)}.{_unclear(differences)}",
     )
 
 
@@ -90,7 +127,8 @@ def rounds_matter(differences: Mapping[str, Mapping[str, tuple[float, float, flo
     """Judge "ratios that change over rounds beat a constant one that sends the same bytes".
 
     `differences` maps each task to the schedules' differences of final accuracy (0 to 1) from the constant one's. It
-    holds where for every task some schedule is better for certain (its interval lies above zero).
+    holds where for every task the interval of some schedule lies above zero, and is open where none does but one
+    includes zero.
     """
     better = {
         task: [name for name, (_, low, _) in schedules.items() if low > 0] for task, schedules in differences.items()
@@ -98,14 +136,14 @@ def rounds_matter(differences: Mapping[str, Mapping[str, tuple[float, float, flo
     worse = {
         task: [name for name, (_, _, high) in schedules.items() if high < 0] for task, schedules in differences.items()
     }
-    evidence = "Less the constant ratio: " + ". ".join(
+    evidence = "Final accuracy minus that of the constant ratio: " + ". ".join(
         f"On {task} {_compared(schedules)}" for task, schedules in differences.items()
     )
-    for what, found in (("better", better), ("worse", worse)):
+    for what, found in (("Better", better), ("Worse", worse)):
         named = [f"{', '.join(names)} on {task}" for task, names in found.items() if names]
-        evidence += f". Certainly {what}: {'; '.join(named) if named else 'none'}"
-    some = [bool(names) for names in better.values()]
-    verdict = HOLDS if all(some) else IN_PART if any(some) else FAILS
+        evidence += f". {what}, with zero outside the 95 % interval: {'; '.join(named) if named else 'none'}"
+    unclear = [_includes_zero(interval) for schedules in differences.values() for interval in schedules.values()]
+    verdict = _judged([bool(names) for names in better.values()], unclear)
     return Finding("Ratios that change over rounds pay at equal bytes.", verdict, evidence + ".")
 
 
@@ -114,7 +152,7 @@ def adaptive_pays(differences: Mapping[str, tuple[float, float, float]], against
     return Finding(
         f"Adapting the ratio to the gradients' norms beats {against} with the same bytes.",
         _clear(differences),
-        f"Adaptive less {against}: {_compared(differences)}.",
+        f"Adaptive minus {against}: {_compared(differences)}.{_unclear(differences)}",
     )
 
 
@@ -139,7 +177,7 @@ def differences_pay(differences: Mapping[str, Mapping[str, tuple[float, float, f
     """
     flat = {f"{task}, {sent}": interval for task, sents in differences.items() for sent, interval in sents.items()}
     worse = [name for name, (_, _, high) in flat.items() if high < 0]
-    evidence = f"Difference coding less error feedback: {_compared(flat)}."
+    evidence = f"Difference coding minus error feedback: {_compared(flat)}.{_unclear(flat)}"
     if worse:
-        evidence += f" Certainly worse: {'; '.join(worse)}."
+        evidence += f" Worse, with zero outside the 95 % interval: {'; '.join(worse)}."
     return Finding("Predicting from the last step pays, at equal bytes.", _clear(flat), evidence)
