@@ -134,8 +134,8 @@ def test_compression_is_free_where_the_whole_interval_of_one_strong_compressor_k
     finding = findings.compression_is_free(FREE, 90, 1)
     assert finding.verdict == findings.HOLDS
     assert (
-        "digits: of 2 codes that save so much, 1 within 1 point"
-        " (most is saved by DGC: 98.0 %, 0.4 points lost, 0.6 at most), 1 beyond, 0 open" in finding.evidence
+        "digits: of 2 codes with this saving, losing at most 1 point: 1"
+        " (most is saved by DGC: 98.0 %, 0.4 points lost, 0.6 at most), losing more: 1, open: 0" in finding.evidence
     )
     assert "98.0 %, 0.0 points lost, 0.9 at most" in finding.evidence
     assert findings.compression_is_free(FREE, 98.5, 1).verdict == findings.FAILS
@@ -145,11 +145,13 @@ def test_compression_is_free_where_the_whole_interval_of_one_strong_compressor_k
 def test_an_interval_that_holds_the_margin_leaves_it_open():
     straddling = free_with((98.0, 0.0, -0.9, 1.2))  # the mean alone would be free
     assert straddling.verdict == findings.IN_PART
-    assert "text: of 2 codes that save so much, 0 within 1 point, 1 beyond, 1 open" in straddling.evidence
+    assert (
+        "text: of 2 codes with this saving, losing at most 1 point: 0, losing more: 1, open: 1" in straddling.evidence
+    )
     only = {"text": {"DGC": (98.0, 0.0, -0.9, 1.2)}}
     assert findings.compression_is_free(only, 90, 1).verdict == findings.OPEN
     assert free_with((98.0, 2.0, 1.2, 2.8)).verdict == findings.IN_PART
-    assert "text: of 2 codes that save so much, 0 within 1 point, 2 beyond, 0 open" in (
+    assert "text: of 2 codes with this saving, losing at most 1 point: 0, losing more: 2, open: 0" in (
         free_with((98.0, math.inf, math.inf, math.inf)).evidence
     )
 

@@ -265,12 +265,12 @@ def compression_is_free(
         dearer = sum(more is True for more in outcomes.values())
         unsure = len(strong) - len(kept) - dearer
         free.append(True if kept else None if unsure else False)
-        part = f"{task}: of {_count(len(strong), 'code')} that save so much, {len(kept)} within {margin}"
+        part = f"{task}: of {_count(len(strong), 'code')} with this saving, losing at most {margin}: {len(kept)}"
         if kept:
             most = max(kept, key=lambda name: strong[name][0])
             saved, points, _, high = strong[most]
             part += f" (most is saved by {most}: {saved:.1f} %, {_tenths(points)} points lost, {_tenths(high)} at most)"
-        parts.append(f"{part}, {dearer} beyond, {unsure} open")
+        parts.append(f"{part}, losing more: {dearer}, open: {unsure}")
     return Finding(
         f"Compression cuts traffic by up to {saving_percent:g} % without losing accuracy.",
         _verdict_or_open(free),
