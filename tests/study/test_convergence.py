@@ -1,6 +1,8 @@
 """Tables of the experiments on accuracy: against numbers worked out by hand, and against other programs."""
 
 import dataclasses
+import hashlib
+import json
 import math
 
 import pytest
@@ -29,7 +31,7 @@ from wirebound.study.convergence_tables import (
     runs_table,
     steps_to,
 )
-from wirebound.study.convergence_time import recorded_workload, step_gains, time_gains
+from wirebound.study.convergence_time import live_step_gains, recorded_workload, step_gains, time_gains
 from wirebound.techniques.learning.runs import Curve, Point
 
 TASK = task_named("digits")
@@ -81,7 +83,16 @@ def test_runs_that_diverge_or_do_not_arrive_are_counted():
     lame = [curve([0.0, 0.1, 0.2], 0, "topk:0.01"), curve([0.0], 1, "topk:0.01", diverged_at=3), SLOW[2]]
     row = methods_table(runs_table([*PLAIN, *lame], RATES, 0.75)).set_index("compressor").loc["topk:0.01"]
     assert (row["seeds"], row["arrived"], row["diverged"]) == (3, 1, 1)
-    assert row["lost"] == pytest.approx((0.8 - 0.1 + 0.8 + 0.2) / 3)
+    assert row["lost"] == pytest.approx(0.8 - (0.1 + 0.6) / 2)
+    assert math.isnan(row["steps_ratio"])
+
+
+def test_a_method_that_diverged_with_every_seed_has_no_means():
+    lost = [curve([0.0], seed, "topk:0.01", diverged_at=3) for seed in range(3)]
+    row = methods_table(runs_table([*PLAIN, *lost], RATES, 0.75)).set_index("compressor").loc["topk:0.01"]
+    assert (row["seeds"], row["arrived"], row["diverged"]) == (3, 0, 3)
+    assert math.isnan(row["accuracy"])
+    assert math.isnan(row["lost"])
 
 
 def test_the_plain_run_is_the_one_at_the_rate_of_the_task():
@@ -171,3 +182,35 @@ def test_methods_of_the_comparison_are_those_at_its_rates():
     chosen = plain_methods(table, "digits", ["topk:0.01", "none", "absent"], {"none": 0.05})
     assert list(chosen["compressor"]) == ["topk:0.01", "none"]
     assert chosen.loc[0, "learning_rate"] == 0.05
+
+
+def test_live_step_gains_compare_with_the_plain_step_of_the_same_run(tmp_path):
+    predictions = b"{}"
+    (tmp_path / "testbed_predictions.json").write_bytes(predictions)
+    common = {"model": "resnet20", "ranks": 2, "rate_Bps": 1.25e7, "method": "ddp"}
+    cases = [
+        common | {"compressor": None, "predicted_s": 0.4, "measured_s": 0.5},
+        common | {"compressor": "topk:0.01", "predicted_s": 0.1, "measured_s": 0.2},
+        common | {"method": "bsp-a2a", "compressor": None, "predicted_s": 9.0, "measured_s": 9.0},
+    ]
+    run = {
+        "predictions_sha256": hashlib.sha256(predictions).hexdigest(),
+        "predictions_written_unix_s": 1,
+        "workers_started_unix_s": 2,
+        "cases": cases,
+    }
+    (tmp_path / "testbed_training.json").write_text(json.dumps(run), encoding="utf-8")
+    table = live_step_gains(tmp_path)
+    assert len(table) == 1
+    assert table.loc[0, "compressor"] == "topk:0.01"
+    assert table.loc[0, "error_percent"] == pytest.approx(50)
+    assert table.loc[0, "predicted_gain"] == pytest.approx(4)
+    assert table.loc[0, "measured_gain"] == pytest.approx(2.5)
+
+
+def test_the_recorded_live_steps_hold_compressors():
+    table = live_step_gains()
+    if table.empty:
+        pytest.skip("no recorded steps with compressors beside this package")
+    assert {"fp16", "topk:0.01", "powersgd:2"} <= set(table["compressor"])
+    assert (table["error_percent"] >= 0).all()

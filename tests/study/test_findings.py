@@ -1,5 +1,7 @@
 """A verdict is a function of results: the published figures give the book's verdicts, altered ones give others."""
 
+import math
+
 from wirebound.study import findings
 
 USED = {"ResNet-50": 8.6, "ResNet-101": 11.9, "VGG-16": 31.1}
@@ -119,28 +121,50 @@ def test_latency_decides_where_it_costs_more_than_five_points():
 
 
 FREE = {
-    "digits": {"fp16": (50.0, 0.0), "DGC": (98.0, 0.4), "Top-k": (99.0, 3.0)},
-    "text": {"fp16": (50.0, 0.0), "DGC": (98.0, 0.9), "Top-k": (99.0, 14.0)},
+    "digits": {"fp16": (50.0, 0.0, -0.1, 0.1), "DGC": (98.0, 0.4, 0.2, 0.6), "Top-k": (99.0, 3.0, 2.0, 4.0)},
+    "text": {"fp16": (50.0, 0.0, -0.1, 0.1), "DGC": (98.0, -0.01, -0.9, 0.9), "Top-k": (99.0, 14.0, 9.0, 19.0)},
 }
 
 
-def test_compression_is_free_where_one_strong_compressor_keeps_accuracy():
+def free_with(dgc):
+    return findings.compression_is_free(FREE | {"text": FREE["text"] | {"DGC": dgc}}, 90, 1)
+
+
+def test_compression_is_free_where_the_whole_interval_of_one_strong_compressor_keeps_accuracy():
     finding = findings.compression_is_free(FREE, 90, 1)
     assert finding.verdict == findings.HOLDS
-    assert "digits: 1 of 2 that save so much lose at most 1 point, DGC with 98.0 % saved" in finding.evidence
-    altered = FREE | {"text": FREE["text"] | {"DGC": (98.0, 1.2)}}
-    assert findings.compression_is_free(altered, 90, 1).verdict == findings.IN_PART
-    assert "text: 0 of 2" in findings.compression_is_free(altered, 90, 1).evidence
+    assert (
+        "digits: of 2 codes with this saving, losing at most 1 point: 1"
+        " (most is saved by DGC: 98.0 %, 0.4 points lost, 0.6 at most), losing more: 1, open: 0" in finding.evidence
+    )
+    assert "98.0 %, 0.0 points lost, 0.9 at most" in finding.evidence
     assert findings.compression_is_free(FREE, 98.5, 1).verdict == findings.FAILS
-    assert "Top-k with 99.0 %" in findings.compression_is_free(FREE, 90, 20).evidence
+    assert "saved by Top-k: 99.0 %" in findings.compression_is_free(FREE, 90, 20).evidence
 
 
-def test_strong_compression_is_unstable_by_accuracy_or_by_divergence():
-    at_highest = {"Top-k": (480.0, 12.0, 0), "DGC": (430.0, 0.5, 0)}
-    finding = findings.strong_compression_is_unstable(at_highest, 2)
+def test_an_interval_that_holds_the_margin_leaves_it_open():
+    straddling = free_with((98.0, 0.0, -0.9, 1.2))  # the mean alone would be free
+    assert straddling.verdict == findings.IN_PART
+    assert (
+        "text: of 2 codes with this saving, losing at most 1 point: 0, losing more: 1, open: 1" in straddling.evidence
+    )
+    only = {"text": {"DGC": (98.0, 0.0, -0.9, 1.2)}}
+    assert findings.compression_is_free(only, 90, 1).verdict == findings.OPEN
+    assert free_with((98.0, 2.0, 1.2, 2.8)).verdict == findings.IN_PART
+    assert "text: of 2 codes with this saving, losing at most 1 point: 0, losing more: 2, open: 0" in (
+        free_with((98.0, math.inf, math.inf, math.inf)).evidence
+    )
+
+
+def test_strong_compression_loses_accuracy_where_the_whole_interval_does():
+    at_highest = {"Top-k": (480.0, 12.0, 6.0, 18.0), "DGC": (430.0, 0.5, 0.0, 1.0)}
+    finding = findings.strong_compression_loses_accuracy(at_highest, 2)
     assert finding.verdict == findings.IN_PART
-    assert "Top-k (480×) loses 12.0 points and DGC (430×) loses 0.5 points" in finding.evidence
-    assert findings.strong_compression_is_unstable(at_highest, 20).verdict == findings.FAILS
-    diverging = {"Top-k": (480.0, 12.0, 0), "DGC": (430.0, 0.5, 2)}
-    assert findings.strong_compression_is_unstable(diverging, 2).verdict == findings.HOLDS
-    assert "DGC (430×) diverges" in findings.strong_compression_is_unstable(diverging, 2).evidence
+    assert "Top-k (480×) loses 12.0 points and DGC (430×) loses 0.5 points." in finding.evidence
+    assert findings.strong_compression_loses_accuracy(at_highest, 20).verdict == findings.FAILS
+    unsure = {"DGC": (430.0, 15.0, -1.0, 31.0)}
+    assert findings.strong_compression_loses_accuracy(unsure, 2).verdict == findings.OPEN
+    assert "DGC (430×) loses 15.0 points (open)" in findings.strong_compression_loses_accuracy(unsure, 2).evidence
+    diverging = at_highest | {"DGC": (430.0, math.inf, math.inf, math.inf)}
+    assert findings.strong_compression_loses_accuracy(diverging, 2).verdict == findings.HOLDS
+    assert "DGC (430×) diverges" in findings.strong_compression_loses_accuracy(diverging, 2).evidence

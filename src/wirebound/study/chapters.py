@@ -237,7 +237,12 @@ CHAPTERS = (
             KERNEL_LAUNCH,
             Parameter("live_steps", "integer", 60, "steps of the runs on this machine", minimum=4, maximum=1000),
         ),
-        data=("published", "recorded/convergence.json", "recorded/codec_cpu_2core.json"),
+        data=(
+            "published",
+            "recorded/convergence.json",
+            "recorded/codec_cpu_2core.json",
+            "recorded/testbed_*.json",
+        ),
         uses_live=True,
     ),
     Chapter(

@@ -110,13 +110,15 @@ def runs_table(curves: Sequence[Curve], rates: Mapping[str, float], target_share
 def methods_table(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row for each method of each task: means and 95 % intervals over seeds, and how many seeds arrived.
 
-    `steps_ratio` is that of the seeds that reached the target: read it beside `arrived` and `seeds`.
+    Runs that diverged are counted in `diverged`, not in the means: NaN where all did. `steps_ratio` is NaN where some
+    seed did not reach the target: the mean of those that did would be too low.
     """
     rows = []
     for settings, group in runs.groupby(list(SETTINGS), sort=False):
-        accuracy, lost = interval(list(group["accuracy"])), interval(list(group["lost"]))
+        stable = group[~group["diverged"]]
+        accuracy, lost = interval(list(stable["accuracy"])), interval(list(stable["lost"]))
         ratios = list(group["steps_ratio"].dropna())
-        steps = ratio_interval(ratios) if ratios else Interval(math.nan, math.nan, math.nan)
+        steps = ratio_interval(ratios if len(ratios) == len(group) else [])
         rows.append(
             dict(zip(SETTINGS, settings, strict=True))
             | {"seeds": len(group), "diverged": int(group["diverged"].sum()), "arrived": len(ratios)}

@@ -1,9 +1,11 @@
 """Verdicts on published claims: each is a function of results, so that other data give another verdict."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
+OPEN = "is left open by these runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,47 +233,69 @@ def latency_decides(
     )
 
 
-def compression_is_free(
-    lost: Mapping[str, Mapping[str, tuple[float, float]]], saving_percent: float, margin_points: float
-) -> Finding:
-    """Judge "compression cuts traffic by up to `saving_percent` without losing accuracy", task by task.
+def _loses_more(low: float, high: float, margin: float) -> bool | None:
+    """Whether an interval of points lost lies above the margin (true), within it (false), or holds it (None: open)."""
+    if low > margin:
+        return True
+    return False if high <= margin else None
 
-    `lost` maps each task to its compressors, each to the traffic saved in percent and the points of accuracy lost. It
-    holds for a task where a compressor saves at least that much and loses at most `margin_points`.
+
+def _verdict_or_open(outcomes: Sequence[bool | None]) -> str:
+    if not any(outcomes) and None in outcomes:
+        return OPEN
+    return _verdict([outcome is True for outcome in outcomes])
+
+
+def compression_is_free(
+    lost: Mapping[str, Mapping[str, tuple[float, float, float, float]]], saving_percent: float, margin_points: float
+) -> Finding:
+    """Judge "compression cuts traffic by up to `saving_percent` without losing accuracy", for the best code of a task.
+
+    `lost` maps each task to its compressors, each to the traffic saved in percent, the points of accuracy lost, and the
+    lower and upper end of the interval of these points (infinite where a run diverged). It holds for a task where some
+    compressor saves at least that much and its whole interval is within `margin_points`; where none does but the
+    interval of one holds the margin, the task is open.
     """
-    free, parts, margin = [], [], _points(margin_points)
+    free: list[bool | None] = []
+    parts, margin = [], _points(margin_points)
     for task, compressors in lost.items():
-        strong = {name: points for name, (saved, points) in compressors.items() if saved >= saving_percent}
-        kept = [name for name, points in strong.items() if points <= margin_points]
-        free.append(bool(kept))
-        part = f"{task}: {len(kept)} of {len(strong)} that save so much lose at most {margin}"
+        strong = {name: found for name, found in compressors.items() if found[0] >= saving_percent}
+        outcomes = {name: _loses_more(low, high, margin_points) for name, (_, _, low, high) in strong.items()}
+        kept = [name for name, more in outcomes.items() if more is False]
+        dearer = sum(more is True for more in outcomes.values())
+        unsure = len(strong) - len(kept) - dearer
+        free.append(True if kept else None if unsure else False)
+        part = f"{task}: of {_count(len(strong), 'code')} with this saving, losing at most {margin}: {len(kept)}"
         if kept:
-            most = max(kept, key=lambda name: compressors[name][0])
-            saved, points = compressors[most]
-            part += f", {most} with {saved:.1f} % saved and {_tenths(points)} points lost the most"
-        parts.append(part)
+            most = max(kept, key=lambda name: strong[name][0])
+            saved, points, _, high = strong[most]
+            part += f" (most is saved by {most}: {saved:.1f} %, {_tenths(points)} points lost, {_tenths(high)} at most)"
+        parts.append(f"{part}, losing more: {dearer}, open: {unsure}")
     return Finding(
         f"Compression cuts traffic by up to {saving_percent:g} % without losing accuracy.",
-        _verdict(free),
-        f"{'; '.join(parts)}.",
+        _verdict_or_open(free),
+        f"Judged for the best code of each task, by whole intervals. {'; '.join(parts)}.",
     )
 
 
-def strong_compression_is_unstable(at_highest: Mapping[str, tuple[float, float, int]], margin_points: float) -> Finding:
-    """Judge "at very high ratios training gets unstable": a method loses over `margin_points` points, or diverges.
+def strong_compression_loses_accuracy(
+    at_highest: Mapping[str, tuple[float, float, float, float]], margin_points: float
+) -> Finding:
+    """Judge "very high ratios lose accuracy": true for a method whose whole interval is above `margin_points`.
 
-    `at_highest` maps each method to its highest nominal ratio, the points of accuracy that it loses there, and the
-    number of seeds that diverged.
+    `at_highest` maps each method to its highest ratio, the points of accuracy that it loses there, and the lower and
+    upper end of the interval of these points (infinite where a run diverged).
     """
-    unstable = [name for name, (_, points, diverged) in at_highest.items() if diverged or points > margin_points]
+    outcomes = {name: _loses_more(low, high, margin_points) for name, (_, _, low, high) in at_highest.items()}
     listed = _listing(
         [
-            f"{name} ({ratio:,.0f}×) {'diverges' if diverged else f'loses {_tenths(points)} points'}"
-            for name, (ratio, points, diverged) in at_highest.items()
+            f"{name} ({ratio:,.0f}×) {'diverges' if low == math.inf else f'loses {_tenths(points)} points'}"
+            f"{' (open)' if outcomes[name] is None else ''}"
+            for name, (ratio, points, low, _) in at_highest.items()
         ]
     )
     return Finding(
-        "At very high compression ratios training gets unstable.",
-        _verdict([name in unstable for name in at_highest]),
-        f"At the highest ratio tried, {listed}; more than {_points(margin_points)} count.",
+        "Very high compression ratios lose accuracy.",
+        _verdict_or_open(list(outcomes.values())),
+        f"At the highest ratio tried, {listed}. What counts is an interval wholly above {_points(margin_points)}.",
     )
