@@ -4,10 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from wirebound.study.findings import FAILS, Finding, _each, _listing, _verdict
+from wirebound.study.findings import FAILS, OPEN, Finding, _each, _listing, _verdict
 
 #: The verdict where the intervals are too wide for any other.
-OPEN = "is left open by these runs"
 
 
 class Interval(NamedTuple):
