@@ -7,7 +7,6 @@ import pytest
 
 from wirebound.errors import InputError
 from wirebound.study import federated_findings as judged
-from wirebound.study.consistency_findings import OPEN
 from wirebound.study.federated_plan import PLAN
 from wirebound.study.federated_results import (
     Curve,
@@ -25,7 +24,7 @@ from wirebound.study.federated_results import (
     uplink_to,
 )
 from wirebound.study.federated_runs import add_runs, federated_document
-from wirebound.study.findings import FAILS, HOLDS, IN_PART
+from wirebound.study.findings import FAILS, HOLDS, IN_PART, OPEN
 
 CURVE = Curve(
     seed=1,

@@ -6,8 +6,7 @@ import pytest
 from scipy import stats
 
 from wirebound.study import findings_outlook as outlook
-from wirebound.study.consistency_findings import OPEN
-from wirebound.study.findings import FAILS, HOLDS, IN_PART
+from wirebound.study.findings import FAILS, HOLDS, IN_PART, OPEN
 
 CLEAR, UNSURE, WORSE = (0.03, 0.01, 0.05), (0.01, -0.01, 0.03), (-0.04, -0.06, -0.02)
 

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from wirebound.study.findings import FAILS, OPEN, Finding, _each, _listing, _verdict
 
-#: The verdict where the intervals are too wide for any other.
-
 
 class Interval(NamedTuple):
     """A mean and its 95 % interval."""

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from wirebound.study.consistency_findings import OPEN
 from wirebound.study.federated_results import Interval
-from wirebound.study.findings import FAILS, HOLDS, IN_PART, Finding
+from wirebound.study.findings import FAILS, HOLDS, IN_PART, OPEN, Finding
 
 
 def _verdict(outcomes: Sequence[bool]) -> str:

@@ -4,8 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wirebound.study.consistency_findings import OPEN
-from wirebound.study.findings import FAILS, HOLDS, IN_PART, Finding
+from wirebound.study.findings import FAILS, HOLDS, IN_PART, OPEN, Finding
 
 
 def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
