@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from wirebound.errors import InputError
 from wirebound.model import Compressor
-from wirebound.techniques.compress.hooks import register
+from wirebound.techniques.compress.hooks import state_and_hook
 from wirebound.techniques.process_group import Meeting, fifo_group, one_line
 from wirebound.techniques.recorder import MessageRecord, Recorder
 
@@ -55,10 +55,7 @@ class DataParallel:
         self._average: Callable[..., Any] = _mean
         self._state: Any = None
         if compressor is not None:
-            # `register` knows which hook and which state belong to a compressor: here it is told to hand them over.
-            taken: list[tuple[Any, Callable[..., Any]]] = []
-            register(_Taker(self.module, taken), compressor, seed=seed)
-            self._state, self._average = taken[0]
+            self._state, self._average = state_and_hook(self.module, compressor, seed=seed)
         self.module.register_comm_hook(None, self._hook)
 
     def no_sync(self) -> contextlib.AbstractContextManager[None]:
@@ -105,17 +102,6 @@ class DataParallel:
             return value[0] if isinstance(value, list) else value
 
         return future.then(finished)
-
-
-class _Taker:
-    """Stands in for a DDP module where a hook is registered, and keeps what it gets."""
-
-    def __init__(self, module: DistributedDataParallel, taken: list[tuple[Any, Callable[..., Any]]]) -> None:
-        self.module = module.module
-        self._taken = taken
-
-    def register_comm_hook(self, state: Any, hook: Callable[..., Any]) -> None:
-        self._taken.append((state, hook))
 
 
 def _mean(_: None, bucket: GradBucket) -> Any:

@@ -33,16 +33,23 @@ class Started:
 
 @contextmanager
 def started_processes(
-    commands: Mapping[str, Sequence[str]], folder: Path, environment: Mapping[str, str] | None = None
+    commands: Mapping[str, Sequence[str]],
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    threads: int = 1,
 ) -> Iterator[list[Started]]:
     """Start one process for each command, by name; on leaving, however, all of them are gone.
 
     Standard errors go to ``NAME.log`` in `folder`. The processes get a pipe as standard input, which closes when this
     process dies: `worker.end_with_parent` ends them then. gloo talks over loopback unless `environment` names another
-    interface (GLOO_SOCKET_IFNAME).
+    interface (GLOO_SOCKET_IFNAME). Each thread of a process computes with `threads` threads of its own at most.
     """
     loopback = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
     variables = os.environ | ({"GLOO_SOCKET_IFNAME": loopback} if loopback else {}) | dict(environment or {})
+    # torch.set_num_threads is for the thread that calls it, and gloo's threads run callbacks: another number of threads
+    # there adds in another order, and workers would differ in the last bit.
+    variables["OMP_NUM_THREADS"] = str(threads)
     package_root = str(Path(wirebound.__file__).parents[1])
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [package_root, variables.get("PYTHONPATH")]))
     started: list[Started] = []

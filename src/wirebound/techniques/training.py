@@ -194,7 +194,7 @@ def run_job(job: Job, *, time_limit_s: float = 600.0, environment: Mapping[str, 
         orders.write_text(json.dumps(dataclasses.asdict(job)), encoding="utf-8")
         command = [sys.executable, "-m", "wirebound.techniques.worker", str(orders)]
         commands = {name: [*command, str(rank)] for rank, name in enumerate(names)}
-        with started_processes(commands, folder, environment) as started:
+        with started_processes(commands, folder, environment, threads=job.threads) as started:
             wait_for(started, time_limit_s)
         told = [json.loads((folder / f"rank-{rank}.json").read_text(encoding="utf-8")) for rank in range(len(names))]
     workers = tuple(_worker_result(fields) for fields in told[: job.workers])
