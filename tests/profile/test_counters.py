@@ -1,5 +1,6 @@
 """Counters over time: against bytes and processor time that are known, and their arithmetic in closed form."""
 
+import contextlib
 import socket
 import sys
 import threading
@@ -48,31 +49,31 @@ def received(server, size):
 def test_a_connection_counts_what_it_sent_once(connection):
     client, server = connection
     # A second handle of the same connection, as libraries hold them, is the same connection.
-    with client.dup():
-        counter = TcpCounter()
+    with client.dup(), contextlib.closing(TcpCounter()) as counter:
         before = counter.sent_bytes()
         reader = threading.Thread(target=received, args=(server, 3_000_000))
         reader.start()
         client.sendall(bytes(3_000_000))
         reader.join()
-        assert counter.sent_bytes() - before == 3_000_000
+        # What was lost and sent again counts again, as it took the link's time; counted twice, all would be double.
+        sent = counter.sent_bytes() - before
+        assert 3_000_000 <= sent < 4_500_000
         server.sendall(bytes(1000))
         received(client, 1000)
-        assert counter.sent_bytes() - before == 3_001_000
-        counter.close()
+        assert 1000 <= counter.sent_bytes() - before - sent < 1_000_000
     client.sendall(b"still open")
 
 
 @LINUX
 def test_a_connection_that_is_closed_keeps_its_count(connection):
     client, server = connection
-    counter = TcpCounter()
-    client.sendall(bytes(5000))
-    received(server, 5000)
-    sent = counter.sent_bytes()
-    client.close()
-    assert counter.sent_bytes() >= sent
-    counter.close()
+    with contextlib.closing(TcpCounter()) as counter:
+        client.sendall(bytes(5000))
+        received(server, 5000)
+        sent = counter.sent_bytes()
+        assert sent >= 5000
+        client.close()
+        assert counter.sent_bytes() >= sent
 
 
 def test_interfaces_never_count_down(monkeypatch):
