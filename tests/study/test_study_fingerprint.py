@@ -181,6 +181,11 @@ def test_check_and_fix(tmp_path: Path) -> None:
         "notebooks/measure.ipynb: cell 3 is not plain Python (invalid syntax)"
     ]
 
+    notebook["cells"][1]["source"] = " \n"
+    path.write_text(json.dumps(notebook))
+    assert fix_notebook(path, MEASURE)
+    assert check_notebooks(tmp_path, chapters) == ["notebooks/measure.ipynb: cell 3 is empty: delete it"]
+
 
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "notebooks").mkdir()

@@ -386,6 +386,16 @@ CHAPTERS = (
         18,
         "outlook",
         "Ratios that adapt, and codes that remember",
+        parameters=(
+            Parameter(
+                "worth_points",
+                "number",
+                10.0,
+                "percentage points of values sent in their step that make choosing by tensor worth it",
+                minimum=0,
+                maximum=100,
+            ),
+        ),
         data=("recorded/outlook.json",),
     ),
 )

@@ -61,6 +61,8 @@ def _other_problems(cells: Sequence[dict[str, Any]]) -> list[str]:
     for number, cell in enumerate(cells, start=1):
         if cell["cell_type"] != "code":
             continue
+        if not cell["source"].strip():
+            problems.append(f"cell {number} is empty: delete it")
         try:
             ast.parse(cell["source"])
         except SyntaxError as error:
