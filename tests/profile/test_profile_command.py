@@ -53,6 +53,20 @@ def slow():
     return model, wait, DataLoader(range(100000), batch_size=2, num_workers=1, collate_fn=collate), optimizer
 
 
+def handing():
+    import signal
+    from multiprocessing import connection
+
+    answer = connection.answer_challenge
+
+    def asked(*words):
+        signal.raise_signal(signal.SIGTERM)
+        return answer(*words)
+
+    connection.answer_challenge = asked
+    return slow()
+
+
 def reaching():
     model, _, data, optimizer = make_job()
 
@@ -254,6 +268,14 @@ def test_an_interruption_leaves_no_process_and_no_half_file(folder, number, stag
     assert not alive
     assert (folder / "P.json").read_text(encoding="utf-8") == "older"
     assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == ["P.json", "jobs.py"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="tensors are handed over by a file's descriptor on Linux only")
+def test_an_interruption_while_a_loading_process_hands_a_batch_over(folder):
+    done = run(folder, "profile", "--model", "jobs:handing", "--steps", "1000", "--out", "P.json")
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1] == "wirebound: interrupted"
+    assert "Traceback" not in done.stderr
 
 
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "wirebound")

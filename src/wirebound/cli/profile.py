@@ -115,6 +115,7 @@ def profile(
         require_writable(out)
 
     from wirebound.cli.profile_report import ProfileProgress, profile_summary
+    from wirebound.profile.feed import kill_loading_processes
     from wirebound.profile.job_profile import JobRequest, profile_job
     from wirebound.profile.schema import profile_document, save_profile
     from wirebound.testbed.interruption import Interruptions
@@ -132,8 +133,9 @@ def profile(
         counters_s=counters_s,
         rate_Bps=rate_Bps,
     )
+    interruptible, progress = Interruptions(kill_loading_processes), ProfileProgress(is_first)
     # Whatever a user's code prints must not mix with the document on standard output.
-    with Interruptions(), ProfileProgress(is_first) as progress, contextlib.redirect_stdout(sys.stderr):
+    with interruptible, progress, contextlib.redirect_stdout(sys.stderr):
         measured = profile_job(request, progress.show)
         if not is_first:
             return

@@ -1,5 +1,7 @@
 """The batches of a job, one after the other on its device, and how long each took to come."""
 
+import multiprocessing
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -75,6 +77,17 @@ class Feed:
     def _moved(self, batch: Any) -> Any:
         with user_code(f"{self._name}: moving the batch to {self._device}"):
             return _on_device(batch, self._device)
+
+
+def kill_loading_processes() -> None:
+    """End the processes that load a job's data at once: left alone, one that is handing a batch over complains.
+
+    In the main thread only. PyTorch then no longer tells that a loading process has died.
+    """
+    if hasattr(signal, "SIGCHLD"):
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # PyTorch's handler raises for a process that was killed
+    for child in multiprocessing.active_children():
+        child.kill()
 
 
 def _on_device(value: Any, device: str) -> Any:

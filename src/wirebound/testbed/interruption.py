@@ -5,7 +5,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -25,9 +25,11 @@ class Interruptions:
     So the taking down runs to its end, and a signal that came meanwhile is raised after it. A second one within a
     second of the first changes nothing: the first is unwinding. Within `held` a signal waits for the block's end.
     Only the main thread receives signals: elsewhere this does nothing. A signal that was ignored stays ignored.
+    `before_raising` is called before an exception is raised, wherever the program is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before_raising: Callable[[], None] | None = None) -> None:
+        self._before_raising = before_raising
         self._before: dict[int, Any] = {}
         self._holding = 0
         self._closing = False
@@ -73,6 +75,8 @@ class Interruptions:
         # Again after a while, for an exception that is raised in a destructor is lost.
         if time.monotonic() - self._raised_s > _UNWINDING_S:
             self._raised_s = time.monotonic()
+            if self._before_raising is not None:
+                self._before_raising()
             raise _exception(number)
 
 
