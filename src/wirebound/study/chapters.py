@@ -235,7 +235,7 @@ CHAPTERS = (
             dataclasses.replace(METHOD, default="ddp"),
             DEVICE_MEMORY_BANDWIDTH,
             KERNEL_LAUNCH,
-            Parameter("live_steps", "integer", 60, "steps of the runs on this machine", minimum=4, maximum=1000),
+            Parameter("live_steps", "integer", 40, "steps of the runs on this machine", minimum=4, maximum=1000),
         ),
         data=(
             "published",
@@ -263,7 +263,9 @@ CHAPTERS = (
             Parameter(
                 "very_good_from", "number", 1.5, "a speed-up from this on is called very good", minimum=1, maximum=100
             ),
-            Parameter("simulated_workers", "integer", 64, "workers of the simulated maps", minimum=2, maximum=1024),
+            Parameter(
+                "simulated_workers", "integer", 32, "workers of the simulated maps", minimum=2, maximum=1024, full=64
+            ),
             Parameter(
                 "spread", "number", 0.2, "coefficient of variation of a step's compute time", minimum=0, maximum=2
             ),

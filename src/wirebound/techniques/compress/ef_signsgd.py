@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from wirebound.techniques.compress import fused
-from wirebound.techniques.compress.gradient import empty, finite_scale, finite_values
+from wirebound.techniques.compress.gradient import empty, finite_scale, finite_values, flat_values, refusal
 from wirebound.techniques.compress.payload import Payload, Travel
 from wirebound.techniques.compress.state import State
 
@@ -28,7 +28,11 @@ class Corrected(State):
         """Return e = p − scale·sign(p), None before the first step."""
         if self.corrected is None or self.scale is None:
             return None
-        return self.corrected - torch.where(self.corrected >= 0, self.scale, -self.scale)
+        return _residual(self.corrected, self.scale)
+
+
+def _residual(p: Tensor, scale: Tensor) -> Tensor:
+    return p - torch.where(p >= 0, scale, -scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,12 @@ class EfSignSgd:
         return Corrected()
 
     def encode(self, tensor: Tensor, state: Corrected) -> Payload:
-        gradient = finite_values(tensor)
+        kernels = fused.kernels_for(tensor)
+        gradient = finite_values(tensor) if kernels is None else flat_values(tensor)
         if state.corrected is None or state.scale is None:
             state.corrected, state.scale = torch.zeros_like(gradient), gradient.new_zeros(1)
-        kernels = fused.kernels_for(gradient)
         if kernels is None:
-            p = gradient + (state.corrected - torch.where(state.corrected >= 0, state.scale, -state.scale))
+            p = gradient + _residual(state.corrected, state.scale)
             total = p.abs().sum(dtype=torch.float64)
             bits = fused.pack_flags(p >= 0)
         else:
@@ -59,6 +63,11 @@ class EfSignSgd:
             last_scale = state.scale.numpy()[0]
             arguments = (gradient.numpy(), p.numpy(), last_scale, bits.numpy(), sums.numpy())
             fused.in_pieces(kernels.ef_sign, arguments, blocks, p.numel())
+            if bool(sums.isnan().any()):  # take back what was done: where p is g + e, p − g is e but for a rounding
+                untouched = sums.isnan().repeat_interleave(kernels.BLOCK)[: p.numel()]
+                state.corrected = torch.where(untouched, _residual(p, state.scale), p - gradient)
+                state.scale = gradient.new_zeros(1)
+                raise refusal(gradient)
             total = sums.sum()
         scale = finite_scale((total / max(1, p.numel())).float().view(1))
         state.corrected, state.scale = (p, scale.clone()) if self.error_feedback else (None, None)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,7 +55,7 @@ def count_beyond(values: Tensor, largest: float) -> int:
         return int(values.numel() - (values.abs() <= largest).sum())
     blocks = _blocks(values.numel(), kernels.BLOCK)
     found = torch.zeros(blocks, dtype=torch.int64)
-    in_pieces(kernels.count_beyond, (values.numpy(), largest, found.numpy()), blocks, values.numel())
+    in_pieces(kernels.count_beyond, (values.numpy(), np.float32(largest), found.numpy()), blocks, values.numel())
     return int(found.sum())
 
 
@@ -74,16 +75,22 @@ def places_at_least(values: Tensor, threshold: Tensor) -> Tensor:
     return places
 
 
-def pack_signs(values: Tensor, phase: int) -> Tensor:
-    """Return ⌈d/8⌉ bytes: bit i mod 8 of byte i // 8 is 1 where value i is above 0, or is 0 and i + `phase` is even."""
+def pack_signs(values: Tensor, phase: int) -> tuple[Tensor, int]:
+    """Return ⌈d/8⌉ bytes, and how many fp32 values are no finite numbers, found in the same pass over memory.
+
+    Bit i mod 8 of byte i // 8 is 1 where value i is above 0, or is 0 and i + `phase` is even.
+    """
     kernels = kernels_for(values)
     if kernels is None:
         places = torch.arange(values.numel(), device=values.device)
-        return pack_flags((values > 0) | ((values == 0) & ((places + phase) % 2 == 0)))
+        packed = pack_flags((values > 0) | ((values == 0) & ((places + phase) % 2 == 0)))
+        return packed, int(values.numel() - torch.isfinite(values).sum())
     packed = torch.empty(math.ceil(values.numel() / 8), dtype=torch.uint8)
     blocks = _blocks(values.numel(), kernels.BLOCK)
-    in_pieces(kernels.pack_signs, (values.numpy(), phase % 2, packed.numpy()), blocks, values.numel())
-    return packed
+    beyond = torch.zeros(blocks, dtype=torch.int64)
+    arguments = (values.numpy(), phase % 2, packed.numpy(), beyond.numpy())
+    in_pieces(kernels.pack_signs, arguments, blocks, values.numel())
+    return packed, int(beyond.sum())
 
 
 def pack_flags(flags: Tensor) -> Tensor:
@@ -97,9 +104,7 @@ def unpack_signs(packed: Tensor, low: float, high: float, values: Tensor) -> Non
     if kernels is None:
         values.copy_(torch.where(unpack_fields(packed, 1, elements) > 0, high, low))
         return
-    bits = (torch.arange(256)[:, None] >> torch.arange(8)) & 1
-    table = torch.where(bits > 0, high, low).float()  # (256, 8): the values of each byte
-    arguments = (packed.numpy(), table.numpy(), values.numpy())
+    arguments = (packed.numpy(), np.float32(low), np.float32(high), values.numpy())
     in_pieces(kernels.unpack_signs, arguments, _blocks(elements, kernels.BLOCK), elements)
 
 

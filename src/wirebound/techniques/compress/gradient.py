@@ -17,23 +17,31 @@ TYPES = (torch.float32, torch.float16, torch.bfloat16)
 LARGEST = torch.finfo(torch.float32).max
 
 
-def finite_values(tensor: Tensor, largest: float = LARGEST, holds: torch.dtype = torch.float32) -> Tensor:
+def flat_values(tensor: Tensor) -> Tensor:
     """Return the tensor flat and in fp32, a view where it is that already.
 
-    Raises `WireboundError` that counts the values that are infinite or not a number, or tells of values beyond
-    `largest`, which the type `holds` cannot hold; `InputError` for a type of tensor that is not compressed.
+    Raises `InputError` for a type of tensor that is not compressed.
     """
     if tensor.dtype not in TYPES:
         raise InputError(f"gradients of type {tensor.dtype} are not compressed: use float32, float16 or bfloat16")
-    values = tensor.detach().reshape(-1).float().contiguous()
+    return tensor.detach().reshape(-1).float().contiguous()
+
+
+def finite_values(tensor: Tensor, largest: float = LARGEST, holds: torch.dtype = torch.float32) -> Tensor:
+    """Return `flat_values(tensor)` when none is beyond `largest`, infinite or not a number; else raise `refusal`."""
+    values = flat_values(tensor)
     if fused.count_beyond(values, largest):
-        unusable = values.numel() - int(torch.isfinite(values).sum())
-        if not unusable:
-            raise WireboundError(
-                f"the gradient has values beyond {torch.finfo(holds).max:g}, the largest of {holds}: use bf16"
-            )
-        raise WireboundError(f"{unusable} of {values.numel()} values of the gradient are infinite or not a number")
+        raise refusal(values, holds)
     return values
+
+
+def refusal(values: Tensor, holds: torch.dtype = torch.float32) -> WireboundError:
+    """Return what is wrong with values that are not all within the type `holds`: how many are no finite numbers."""
+    unusable = values.numel() - int(torch.isfinite(values).sum())
+    if not unusable:
+        limit = f"{torch.finfo(holds).max:g}, the largest of {holds}"
+        return WireboundError(f"the gradient has values beyond {limit}: use bf16")
+    return WireboundError(f"{unusable} of {values.numel()} values of the gradient are infinite or not a number")
 
 
 def finite_scale(scale: Tensor) -> Tensor:

@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-#: Elements worked on together: they stay in the processor's first cache.
-BLOCK = 4096
+#: Elements worked on together: they stay in the processor's first cache, and the next ones are fetched meanwhile.
+BLOCK = 1024
+
+#: The largest number of single precision.
+LARGEST = np.finfo(np.float32).max
 
 #: Of Philox, as in `random`.
 ROUNDS = 7
@@ -56,15 +59,18 @@ def _sum_squares(values):  # type: ignore[no-untyped-def]
 
 
 @_compiled()
+def _count_beyond(values, largest):  # type: ignore[no-untyped-def]
+    beyond = np.int32(0)  # as wide as a value: the processor counts in all lanes
+    for i in range(values.size):
+        beyond += np.int32(not (abs(values[i]) <= largest))
+    return beyond
+
+
+@_compiled()
 def count_beyond(values, largest, found, start, stop):  # type: ignore[no-untyped-def]
     """Per block, how many values are of larger magnitude, or not a number."""
-    limit = np.float32(largest)
     for block in range(start, stop):
-        part = values[block * BLOCK : (block + 1) * BLOCK]
-        beyond = np.int32(0)  # as wide as a value: the processor counts in all lanes
-        for i in range(part.size):
-            beyond += np.int32(not (abs(part[i]) <= limit))
-        found[block] = beyond
+        found[block] = _count_beyond(values[block * BLOCK : (block + 1) * BLOCK], largest)
 
 
 @_compiled()
@@ -77,36 +83,46 @@ def _gather_flags(flags, elements, packed):  # type: ignore[no-untyped-def]
 
 
 @_compiled()
-def pack_signs(values, phase, packed, start, stop):  # type: ignore[no-untyped-def]
-    """Bit i mod 8 of byte i // 8 is 1 where value i is above 0, or is 0 and i + `phase` is even."""
+def pack_signs(values, phase, packed, beyond, start, stop):  # type: ignore[no-untyped-def]
+    """Bit i mod 8 of byte i // 8 is 1 where value i is above 0, or is 0 and i + `phase` is even.
+
+    `beyond` has, per block, how many values are no finite numbers.
+    """
     flags = np.zeros(BLOCK, dtype=np.uint8)
     for block in range(start, stop):
         part = values[block * BLOCK : (block + 1) * BLOCK]
+        beyond[block] = _count_beyond(part, LARGEST)
         for i in range(part.size):
             flags[i] = (part[i] > 0) | ((part[i] == 0) & (((i + phase) & 1) == 0))
         _gather_flags(flags, part.size, packed[block * (BLOCK // 8) : (block + 1) * (BLOCK // 8)])
 
 
 @_compiled()
-def unpack_signs(packed, table, values, start, stop):  # type: ignore[no-untyped-def]
-    """Values of the bits, eight at a time: row b of `table` has those of a byte that is b."""
+def unpack_signs(packed, low, high, values, start, stop):  # type: ignore[no-untyped-def]
+    """`high` where bit i mod 8 of byte i // 8 is 1, else `low`."""
     for block in range(start, stop):
         part = values[block * BLOCK : (block + 1) * BLOCK]
         some = packed[block * (BLOCK // 8) : (block + 1) * (BLOCK // 8)]
         for byte in range(part.size // 8):
-            row = table[some[byte]]
-            for bit in range(8):
-                part[8 * byte + bit] = row[bit]
+            bits = np.int32(some[byte])  # as wide as a value: the processor shifts in all lanes
+            for i in range(8):
+                part[8 * byte + i] = high if (bits >> np.int32(i)) & np.int32(1) else low
         for i in range(part.size // 8 * 8, part.size):
-            part[i] = table[some[i // 8], i % 8]
+            part[i] = high if (some[i // 8] >> (i % 8)) & 1 else low
 
 
 @_compiled()
 def ef_sign(gradient, corrected, scale, packed, sums, start, stop):  # type: ignore[no-untyped-def]
-    """p ← g + (p − scale·sign(p)); the signs of the new p, 1 where it is at least 0; per block, the sum of abs(p)."""
+    """p ← g + (p − scale·sign(p)); the signs of the new p, 1 where it is at least 0; per block, the sum of abs(p).
+
+    A block whose gradient is not finite is left as it is, and its sum is not a number.
+    """
     flags = np.zeros(BLOCK, dtype=np.uint8)
     for block in range(start, stop):
         g, p = gradient[block * BLOCK : (block + 1) * BLOCK], corrected[block * BLOCK : (block + 1) * BLOCK]
+        if _count_beyond(g, LARGEST):
+            sums[block] = np.nan
+            continue
         for i in range(p.size):
             old = p[i]
             p[i] = g[i] + (old - (scale if old >= 0 else -scale))

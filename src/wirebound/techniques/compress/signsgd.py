@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from wirebound.techniques.compress import fused
-from wirebound.techniques.compress.gradient import empty, finite_values
+from wirebound.techniques.compress.gradient import empty, flat_values, refusal
 from wirebound.techniques.compress.payload import Payload, Travel
 from wirebound.techniques.compress.state import State
 
@@ -35,9 +35,12 @@ class SignSgd:
         return Steps()
 
     def encode(self, tensor: Tensor, state: Steps) -> Payload:
-        payload = Payload((fused.pack_signs(finite_values(tensor), state.step),))
+        values = flat_values(tensor)
+        signs, unusable = fused.pack_signs(values, state.step)
+        if unusable:
+            raise refusal(values)
         state.step += 1
-        return payload
+        return Payload((signs,))
 
     def decode(self, payload: Payload, shape: Sequence[int], out: Tensor | None = None) -> Tensor:
         values = empty(shape, out, payload.buffers[0].device)
@@ -47,4 +50,5 @@ class SignSgd:
     def vote(self, payloads: Sequence[Payload], shape: Sequence[int], step: int) -> Payload:
         """Return the majority of all workers' payloads of one step, encoded as they are."""
         votes = torch.stack([self.decode(payload, shape) for payload in payloads]).sum(0)
-        return Payload((fused.pack_signs(votes.reshape(-1), step),))
+        signs, _ = fused.pack_signs(votes.reshape(-1), step)
+        return Payload((signs,))

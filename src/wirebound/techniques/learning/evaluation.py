@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from wirebound.techniques.learning.data import DataSet
-from wirebound.techniques.learning.models import mean_loss
+from wirebound.techniques.learning.models import mean_cross_entropy
 
 _CHUNK = 512
 
@@ -28,8 +28,9 @@ def evaluate(model: nn.Module, data: DataSet, limit: int | None = None) -> Evalu
     loss, right = 0.0, 0
     with torch.no_grad():
         for some, theirs in zip(torch.split(inputs, _CHUNK), torch.split(targets, _CHUNK), strict=True):
-            loss += mean_loss(model, some, theirs).item() * theirs.numel()
-            right += int((model(some).argmax(dim=-1) == theirs).sum())
+            logits = model(some)
+            loss += mean_cross_entropy(logits, theirs).item() * theirs.numel()
+            right += int((logits.argmax(dim=-1) == theirs).sum())
     model.train(was_training)
     return Evaluation(loss / targets.numel(), right / targets.numel())
 

@@ -94,5 +94,9 @@ def learning_model(name: str, data: DataSet, seed: int) -> nn.Module:
 
 def mean_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     """Return the mean cross-entropy, in nats, over all targets of a batch."""
-    logits = model(inputs)
+    return mean_cross_entropy(model(inputs), targets)
+
+
+def mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy, in nats, of logits, shape (…, classes), over all targets, shape (…)."""
     return functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
