@@ -21,12 +21,19 @@ def require_other_file(flag: str, out: Path, inputs: Iterable[Path | None]) -> N
             raise InputError(f"{flag} {out} is the file that is read: choose another")
 
 
+def require_name(path: Path) -> None:
+    """Raise `InputError` for ``-``, by which other programs mean standard output: it would name a file or folder."""
+    if str(path) == "-":
+        raise InputError("'-' does not stand for standard output: give a name, or use --json, which prints there")
+
+
 def require_writable(path: Path) -> Path:
     """Return the file that writing to `path` would change: where a link leads to, else `path` itself.
 
-    Worth asking before a long measurement. Raises `InputError`, in one line that names `path`, when it is a folder, its
-    folder does not exist or cannot be written to, or the file that is there is write-protected.
+    Worth asking before a long measurement. Raises `InputError`, in one line that names `path`, when it is ``-`` or a
+    folder, its folder does not exist or cannot be written to, or the file that is there is write-protected.
     """
+    require_name(path)
     if os.path.isdir(path):  # also the empty path, which pathlib takes for the current folder
         raise InputError(f"{path} is a folder: name a file to write")
     if _is_stream(path):

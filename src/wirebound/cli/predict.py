@@ -21,7 +21,7 @@ from wirebound.cli.job_reading import read_job
 from wirebound.cli.job_report import counted, echo_assumptions, job_line
 from wirebound.cli.output import JsonFlag, note, print_json
 from wirebound.cli.prediction import Prediction, predict_job, prediction_document
-from wirebound.files import require_other_file
+from wirebound.files import require_other_file, require_writable
 from wirebound.simulate.uncertainty import DEFAULT_SAMPLES
 from wirebound.units import format_bytes, format_duration
 
@@ -54,6 +54,7 @@ def predict(
     Example: wirebound predict --workload resnet50 --gpus 64 --bandwidth "10 Gbps" --method wfbp-a2a
     """
     if timeline is not None:
+        require_writable(timeline)
         require_other_file("--timeline", timeline, [given.network, given.codec, Path(given.workload)])
     job = read_job(given)
     prediction = predict_job(job, samples=samples, seed=seed or 0)

@@ -10,7 +10,7 @@ import typer
 
 from wirebound.cli.output import JsonFlag, note, print_json
 from wirebound.errors import unknown_name
-from wirebound.files import write_text
+from wirebound.files import require_writable, write_text
 
 _Table = tuple[list[str], list[list[object]]]
 
@@ -38,6 +38,7 @@ def reproduce(
     """
     if name not in _TABLES:
         raise unknown_name("table", name, _TABLES)
+    require_writable(out)
     columns, rows = _TABLES[name]()
     write_text(out, _csv(columns, rows))
     note(f"wrote {len(rows)} rows to {out}")
