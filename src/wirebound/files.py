@@ -1,4 +1,4 @@
-"""Write a file whole or not at all."""
+"""Write a file whole or not at all; read JSON that people may have edited."""
 
 import json
 import os
@@ -100,3 +100,20 @@ def _replace(target: Path, content: bytes) -> None:
 def write_json(path: Path, document: Any) -> None:
     """Write a JSON document like `write_text`; raises `ValueError` for numbers that JSON does not have."""
     write_text(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Return what JSON text says; raises `InputError`, which begins with `where`, for a field that stands twice.
+
+    Python would keep the last of them without a word. Raises `ValueError` or `RecursionError` as `json.loads` does.
+    """
+
+    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"{where}: the field {twice!r:.60} stands twice in one object: keep one of them")
+        return found
+
+    return json.loads(text, object_pairs_hook=fields)

@@ -250,6 +250,7 @@ def test_the_bandwidth_that_is_solved_for_was_not_given_by_a_fit(wirebound, tmp_
         ({"collective": []}, "known are ring-allreduce"),
         ({"flags": "x"}, "damaged"),
         ("[]", "is not a fit"),
+        ('{"schema": "wirebound-fit", "version": 1, "version": 1}', "the field 'version' stands twice in one object"),
         ("{", "is not JSON"),
     ],
 )
