@@ -24,7 +24,7 @@ def require_other_file(flag: str, out: Path, inputs: Iterable[Path | None]) -> N
 def require_name(path: Path) -> None:
     """Raise `InputError` for ``-``, by which other programs mean standard output: it would name a file or folder."""
     if str(path) == "-":
-        raise InputError("'-' does not stand for standard output: give a name, or use --json, which prints there")
+        raise InputError("'-' does not stand for standard output: give a name; where there is --json, it prints there")
 
 
 def require_writable(path: Path) -> Path:

@@ -102,6 +102,6 @@ def test_a_dash_is_no_file(command, wirebound, tmp_path, monkeypatch):
     option = "--timeline" if "--timeline" in command else "--out"
     code, out, err = wirebound(*command.split())
     assert (code, out) == (2, "")
-    said = f"{option}: '-' does not stand for standard output: give a name, or use --json, which prints there"
+    said = f"{option}: '-' does not stand for standard output: give a name; where there is --json, it prints there"
     assert err == f"wirebound: error: {said}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["times.csv"]
