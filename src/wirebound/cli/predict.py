@@ -99,6 +99,8 @@ def predict(
             f"{row['name']} {counted(row['messages'], 'message')}, {format_bytes(row['bytes'])}" for row in shares
         )
         typer.echo(f"  collectives     {'; '.join(carried)}")
+    for remark in document["remarks"]:
+        typer.echo(f"  remark          {remark}")
     echo_assumptions(document["assumptions"])
 
 
