@@ -25,7 +25,7 @@ def tell(what: str) -> None:
 def run_recording(name: str, record: Callable[[], Sequence[str]]) -> int:
     """Call `record`, which returns its warnings; print them, or what went wrong, a line each, under `name`.
 
-    Returns the exit code: 0, 2 for a mistake in what was asked, 1 for a failure.
+    Returns the exit code: 0, 2 for a mistake in what was asked, 1 for a failure, 130 after an interrupt.
     """
     try:
         warnings = record()
@@ -35,6 +35,9 @@ def run_recording(name: str, record: Callable[[], Sequence[str]]) -> int:
     except WireboundError as error:
         print(f"{name}: failed: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        return 130
     for warning in warnings:
         print(f"{name}: warning: {warning}", file=sys.stderr)
     return 0
