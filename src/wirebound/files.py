@@ -1,4 +1,4 @@
-"""Write a file whole or not at all."""
+"""Write a file whole or not at all; read JSON that people may have edited."""
 
 import json
 import os
@@ -21,12 +21,19 @@ def require_other_file(flag: str, out: Path, inputs: Iterable[Path | None]) -> N
             raise InputError(f"{flag} {out} is the file that is read: choose another")
 
 
+def require_name(path: Path) -> None:
+    """Raise `InputError` for ``-``, by which other programs mean standard output: it would name a file or folder."""
+    if str(path) == "-":
+        raise InputError("'-' does not stand for standard output: give a name; where there is --json, it prints there")
+
+
 def require_writable(path: Path) -> Path:
     """Return the file that writing to `path` would change: where a link leads to, else `path` itself.
 
-    Worth asking before a long measurement. Raises `InputError`, in one line that names `path`, when it is a folder, its
-    folder does not exist or cannot be written to, or the file that is there is write-protected.
+    Worth asking before a long measurement. Raises `InputError`, in one line that names `path`, when it is ``-`` or a
+    folder, its folder does not exist or cannot be written to, or the file that is there is write-protected.
     """
+    require_name(path)
     if os.path.isdir(path):  # also the empty path, which pathlib takes for the current folder
         raise InputError(f"{path} is a folder: name a file to write")
     if _is_stream(path):
@@ -93,3 +100,20 @@ def _replace(target: Path, content: bytes) -> None:
 def write_json(path: Path, document: Any) -> None:
     """Write a JSON document like `write_text`; raises `ValueError` for numbers that JSON does not have."""
     write_text(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Return what JSON text says; raises `InputError`, which begins with `where`, for a field that stands twice.
+
+    Python would keep the last of them without a word. Raises `ValueError` or `RecursionError` as `json.loads` does.
+    """
+
+    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"{where}: the field {twice!r:.60} stands twice in one object: keep one of them")
+        return found
+
+    return json.loads(text, object_pairs_hook=fields)

@@ -1,6 +1,7 @@
 """Intervals on the command line: fits, profiles and ranges as uncertain parameters of predict."""
 
 import json
+import math
 
 import pytest
 
@@ -139,19 +140,22 @@ def test_mistakes_are_one_line(wirebound, options, complaint):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"bootstrap": 3}, "its bootstrap or its intervals are damaged"),
-        ({"bootstrap": {"alpha_s": [1e-4], "beta_s_per_byte": []}}, "its bootstrap is damaged"),
-        ({"bootstrap": {"alpha_s": [-1.0], "beta_s_per_byte": [1e-9]}}, "are damaged"),
-        ({"bootstrap": {"alpha_s": [True], "beta_s_per_byte": [1e-9]}}, "are damaged"),
-        ({"bootstrap": {"alpha_s": ["x"], "beta_s_per_byte": [1e-9]}}, "are damaged"),
+        ({"bootstrap": 3}, "bootstrap.alpha_s = None must be a list of numbers"),
+        ({"bootstrap": {"alpha_s": [1e-4], "beta_s_per_byte": []}}, "bootstrap has 1 values of alpha_s and 0 of beta"),
+        ({"bootstrap": {"alpha_s": [-1.0], "beta_s_per_byte": [1e-9]}}, "bootstrap.alpha_s has -1.0: it must be"),
+        ({"bootstrap": {"alpha_s": [True], "beta_s_per_byte": [1e-9]}}, "bootstrap.alpha_s has True"),
+        ({"bootstrap": {"alpha_s": ["x"], "beta_s_per_byte": [1e-9]}}, "bootstrap.alpha_s has 'x'"),
+        ({"bootstrap": {"alpha_s": [1e-4], "beta_s_per_byte": [math.nan]}}, "bootstrap.beta_s_per_byte has nan"),
+        ({"bootstrap": {"alpha_s": [1e-4], "beta_s_per_byte": [math.inf]}}, "bootstrap.beta_s_per_byte has inf"),
+        ({"bootstrap": {"alpha_s": [1e30], "beta_s_per_byte": [1e-9]}}, "bootstrap.alpha_s has 1e+30"),
         ({"ranks": 1}, "ranks = 1 must be between 2 and"),
         ({"ranks": "four"}, "ranks = 'four' must be"),
         (
             {"bootstrap": None, "alpha_ci95": [2e-4, 3e-4], "beta_ci95": [1e-9, 1e-9]},
-            "the interval of alpha_s is damaged",
+            "alpha_ci95 must be two numbers, around alpha_s = 0.0001",
         ),
-        ({"bootstrap": None, "alpha_ci95": [0.0, 1e-3]}, "are damaged"),
-        ({"bootstrap": None, "alpha_ci95": [0.0], "beta_ci95": [0, 1]}, "of alpha_s is damaged"),
+        ({"bootstrap": None, "alpha_ci95": [0.0, 1e-3]}, "beta_ci95 = None must be a list"),
+        ({"bootstrap": None, "alpha_ci95": [0.0], "beta_ci95": [0, 1]}, "alpha_ci95 must be two numbers"),
     ],
 )
 def test_a_damaged_fit_is_named(wirebound, fit_file, changes, complaint):

@@ -250,6 +250,7 @@ def test_the_bandwidth_that_is_solved_for_was_not_given_by_a_fit(wirebound, tmp_
         ({"collective": []}, "known are ring-allreduce"),
         ({"flags": "x"}, "damaged"),
         ("[]", "is not a fit"),
+        ('{"schema": "wirebound-fit", "version": 1, "version": 1}', "the field 'version' stands twice in one object"),
         ("{", "is not JSON"),
     ],
 )
@@ -418,3 +419,19 @@ def test_the_printed_answer_of_need_reaches_the_target(wirebound, document):
         shown = re.search(r"at most ([\d.]+) us", out)[1]
         found = document("predict", *job, "--bandwidth", "40 Gbps", "--latency", f"{shown} us")
         assert found["scaling_factor"] >= float(target)
+
+
+@pytest.mark.parametrize(("latency", "faster"), [("100 us", True), ("0", False)])
+def test_where_merging_is_worse_than_buckets_it_is_said(wirebound, document, latency, faster):
+    job = ["--workload", "resnet50", "--gpus", "16", "--bandwidth", "25 Gbps", "--latency", latency]
+    merged, buckets = (document("predict", *job, "--method", method)["iteration_s"] for method in ("mg-wfbp", "ddp"))
+    assert (buckets < 0.99 * merged) == faster
+    code, out, err = wirebound("predict", *job, "--method", "mg-wfbp")
+    assert (code, err) == (0, "")
+    said = f"with --method ddp the step is predicted to take {1e3 * buckets:.4g} ms instead of {1e3 * merged:.4g} ms"
+    assert (f"  remark          greedy merging does not pay here: {said}\n" in out) == ("remark" in out) == faster
+    assert document("predict", *job, "--method", "wfbp-a2a")["remarks"] == []
+    advised = document("advise", *job, "--method", "mg-wfbp", "--top", "100")
+    assert bool(advised["baseline"]["remarks"]) == faster
+    [gain] = [remedy["gain"] for remedy in advised["remedies"] if remedy["change"] == "ddp instead of mg-wfbp"]
+    assert gain == pytest.approx(merged / buckets)

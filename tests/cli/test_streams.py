@@ -82,3 +82,26 @@ def test_errors_of_the_system(monkeypatch, capsys, error, code, said):
         main(["workloads"])
     assert end.value.code == code
     assert capsys.readouterr().err == f"wirebound: {said}\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "profile --out -",
+        "import times.csv --out -",
+        "fit times.csv --out -",
+        "fit times.csv --json --out=-",
+        "fit times.csv --out ./-",
+        "predict --workload resnet50 --gpus 4 --bandwidth 10Gbps --method ddp --timeline -",
+        "reproduce zhang2020-whatif --out -",
+    ],
+)
+def test_a_dash_is_no_file(command, wirebound, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "times.csv").write_text("bytes,seconds\n1024,0.001\n1048576,0.002\n4194304,0.005\n", encoding="utf-8")
+    option = "--timeline" if "--timeline" in command else "--out"
+    code, out, err = wirebound(*command.split())
+    assert (code, out) == (2, "")
+    said = f"{option}: '-' does not stand for standard output: give a name; where there is --json, it prints there"
+    assert err == f"wirebound: error: {said}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["times.csv"]

@@ -28,6 +28,7 @@ def test_a_codec_is_read(tmp_path):
         (json.dumps(WHOLE | {"decode_s": True}), "decode_s = True must be seconds"),
         (json.dumps(WHOLE | {"decode_s": float("nan")}), "decode_s = nan must be seconds"),
         (json.dumps({"schema": "wirebound-codec", "version": 1}), "give --free-codec instead"),
+        (json.dumps(WHOLE)[:-1] + ', "decode_s": 1}', "the field 'decode_s' stands twice in one object: keep one"),
     ],
 )
 def test_refused(tmp_path, text, complaint):

@@ -80,6 +80,14 @@ def collate(numbers):
     return torch.randn(len(numbers), 32), torch.tensor(numbers) % 10
 
 
+def second():
+    import os
+
+    if os.environ["RANK"] == "1":
+        raise KeyError("only here")
+    return slow()
+
+
 def unequal():
     import os
 
@@ -307,8 +315,33 @@ def test_every_rank_profiles_and_the_first_writes(folder):
     assert predicted.returncode == 0, predicted.stderr
 
 
-def test_ranks_with_different_models_are_refused(folder):
-    done = run(folder, "profile", "--model", "jobs:unequal", "--steps", "2", "--out", "P.json", launcher=TORCHRUN)
+def errors_of_ranks(folder, *words):
+    """The lines that all ranks together say about errors; torchrun's own are not ours."""
+    done = run(folder, "profile", *words, launcher=TORCHRUN)
     assert done.returncode != 0
-    assert "the model of rank 1 has other gradients than that of rank 0" in done.stderr
     assert not (folder / "P.json").exists()
+    return [line for line in done.stderr.splitlines() if line.startswith(("wirebound: error", "wirebound: failed"))]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--steps", "0"], "--steps 0 must be between"),
+        (["--steps", "six"], "Invalid value for '--steps'"),
+        (["--model", "jobs:missing"], "--model jobs:missing: jobs has no function 'missing'"),
+        (["--model", "jobs:unequal", "--steps", "2"], "the model of rank 1 has other gradients than that of rank 0"),
+    ],
+)
+def test_what_all_ranks_find_is_said_once(folder, words, said):
+    [line] = errors_of_ranks(folder, *words, "--out", "P.json")
+    assert line.startswith(f"wirebound: error: {said}")
+
+
+def test_what_one_rank_finds_is_said_by_it(folder):
+    [line] = errors_of_ranks(folder, "--model", "jobs:second", "--steps", "100000", "--out", "P.json")
+    assert line.startswith("wirebound: error: rank 1: --model jobs:second raised KeyError: 'only here'")
+
+
+def test_what_only_the_first_rank_checks_is_said_by_it(folder):
+    [line] = errors_of_ranks(folder, "--model", "jobs:slow", "--steps", "100000", "--out", "no/P.json")
+    assert line.startswith("wirebound: error: --out: no/P.json: its folder no does not exist")

@@ -1,6 +1,7 @@
 """PROFILE.json: the loader, the writer and the JSON Schema document say the same."""
 
 import copy
+import dataclasses
 import json
 from pathlib import Path
 
@@ -222,6 +223,31 @@ BAD = [
     (["tensors", 1, "bytes"], 10**18 + 1, "tensors[1].bytes"),
     (["collectives", 0, "bytes"], 10**400, "collectives[0].bytes"),
     (["batch_size"], 10**30, "batch_size"),
+    (["batch_size"], 10**9 + 1, "batch_size"),
+    (["tensors", 1, "bytes"], 10**11 + 1, "tensors[1].bytes"),
+    (["collectives", 0, "bytes"], 10**11 + 1, "collectives[0].bytes"),
+    (["collectives", 0, "ranks"], 10**9 + 1, "collectives[0].ranks"),
+    (["vector_add", 0, "bytes"], 1e30, "vector_add[0].bytes"),
+    (["vector_add", 0, "seconds"], 1e30, "vector_add[0].seconds"),
+    (["forward_s"], 1e30, "forward_s"),
+    (["optimizer_s"], 1.1e6, "optimizer_s"),
+    (["forward_samples_s", 1], 1e30, "forward_samples_s[1]"),
+    (["backward_samples_s", 1], 10**400, "backward_samples_s[1]"),
+    (["loading_samples_s", 1], 1e30, "loading_samples_s[1]"),
+    (["batch_samples", 0, "forward_s", 1], 1e30, "batch_samples[0].forward_s[1]"),
+    (["batch_samples", 0, "backward_s", 1], 1e-300, "batch_samples[0].backward_s[1]"),
+    (["tensors", 0, "gap_s"], 1e30, "tensors[0].gap_s"),
+    (["tensors", 0, "gap_spread_s"], 1e30, "tensors[0].gap_spread_s"),
+    (["tensors", 0, "forward_s"], 1e30, "tensors[0].forward_s"),
+    (["collectives", 0, "median_s"], 1e30, "collectives[0].median_s"),
+    (["collectives", 0, "median_s"], 1e-300, "collectives[0].median_s"),
+    (["collectives", 0, "spread_s"], 1e30, "collectives[0].spread_s"),
+    (["collectives", 0, "times_s", 0], 1e30, "collectives[0].times_s[0]"),
+    (["ranks", 1, "backward_s"], 1e30, "ranks[1].backward_s"),
+    (["ranks", 0, "loading_s"], 1e30, "ranks[0].loading_s"),
+    (["counters", 0, "interval_s"], 1e30, "counters[0].interval_s"),
+    (["counters", 0, "time_s", 2], 1e30, "counters[0].time_s[2]"),
+    (["counters", 0, "communication_end_s", 0], 1e30, "counters[0].communication_end_s[0]"),
 ]
 
 
@@ -358,9 +384,9 @@ def test_a_step_that_computes_nothing_is_no_workload():
         tensor["gap_s"] = 0
     with pytest.raises(InputError, match=r"'two layers': its compute time, .* is 0 s: it must be"):
         profile_from_document(document).workload()
-    document["forward_s"] = document["optimizer_s"] = 1e308
+    endless = dataclasses.replace(profile_from_document(document), forward_s=1e308, optimizer_s=1e308)
     with pytest.raises(InputError, match="is inf s: it must be finite"):
-        profile_from_document(document).workload()
+        endless.workload()
 
 
 def test_a_byte_order_mark_is_no_mistake(tmp_path):
@@ -384,9 +410,30 @@ def test_halves_of_surrogate_pairs_are_named(path, named):
     assert f"field {named} is '\\ud800'" in str(caught.value)
 
 
-def test_a_parameter_is_registered_once():
-    with pytest.raises(InputError, match=r"field tensors\[1\].registration is 1, which tensors\[0\] has already"):
-        profile_from_document(changed(["tensors", 1, "registration"], 1))
+@pytest.mark.parametrize(("name", "value"), [("registration", 1), ("name", "head.weight")])
+def test_a_parameter_is_there_once(name, value):
+    with pytest.raises(InputError) as caught:
+        profile_from_document(changed(["tensors", 1, name], value))
+    assert f"field tensors[1].{name} is {value!r}, which tensors[0] has already" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "again"),
+    [
+        ("timing", '"timing": "measured"'),
+        ("gap_s", '"gap_s": 0.02'),
+        ("median_s", '"median_s": 0.0004'),
+        ("cores", '"cores": 2'),
+    ],
+)
+def test_a_field_that_stands_twice_is_refused(tmp_path, field, again):
+    text = json.dumps(DOCUMENT)
+    assert text.count(again) == 1
+    file = tmp_path / "p.json"
+    file.write_text(text.replace(again, f"{again}, {again}"), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load_profile(file)
+    assert str(caught.value) == f"{file}: the field {field!r} stands twice in one object: keep one of them"
 
 
 def test_batches_must_rise():

@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from deaths import PATIENCE_S, connections, kill_the_second, wait_until
 
 import wirebound
 from wirebound.errors import WireboundError
@@ -22,15 +22,6 @@ from wirebound.techniques.training import run_job
 
 MLP_BYTES = 820_874 * 4
 MLP_TENSORS = 6
-PATIENCE_S = 240
-
-
-def wait_until(condition, what: str):
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_S} s"
-        time.sleep(0.05)
-    return found
 
 
 def workers_of(process: psutil.Process) -> list[psutil.Process]:
@@ -99,28 +90,11 @@ def test_partitions_travel_in_one_order_on_all_workers():
 @pytest.mark.parametrize("technique", ["wfbp-ps", "bytescheduler-a2a"])
 def test_when_a_worker_dies_the_others_end_with_one_line(technique, tmp_path):
     with started_processes(commands_of(long_job(technique), tmp_path), tmp_path) as started:
-        wait_until(lambda: all(_connections(one.process.pid) for one in started), "connecting")
         if needs_servers(technique):
             server = started[-1].process.pid
             assert server not in {os.getpid(), started[0].process.pid, started[1].process.pid}
-            wait_until(lambda: _connections(server) >= 2, "connecting to both workers")
-        time.sleep(1)  # well into training
-        started[1].process.kill()
-        others = [started[0], *started[2:]]
-        wait_until(lambda: all(one.process.poll() is not None for one in others), "the end of the others")
-        for one in others:
-            assert one.process.returncode == 1
-            lines = one.log.read_text(encoding="utf-8").strip().splitlines()
-            assert len(lines) == 1, lines
-            assert lines[0].startswith("WireboundError: ")
-
-
-def _connections(pid: int) -> int:
-    try:
-        found = psutil.Process(pid).net_connections("tcp")
-    except psutil.Error:
-        return 0
-    return sum(connection.status == psutil.CONN_ESTABLISHED for connection in found)
+            wait_until(lambda: connections(server) >= 2, "connecting to both workers")
+        kill_the_second(started, "WireboundError: ")
 
 
 def test_a_mistake_in_a_worker_is_one_line_and_leaves_nothing():

@@ -111,17 +111,29 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _run(arguments: list[str] | None) -> int:
+def _tell(kind: str, message: str, arguments: list[str]) -> None:
+    """Say in one line on standard error what went wrong; of several ranks that fail alike, one does."""
+    said: str | None = message
+    if arguments[:1] == ["profile"] and "RANK" in os.environ:  # the command that ranks run together
+        from wirebound.profile.rank_errors import worded_by_rank
+
+        said = worded_by_rank(message)
+    if said is not None:
+        print(f"wirebound: {kind}: {said}", file=sys.stderr)
+
+
+def _run(given: list[str] | None) -> int:
     """Run a command, say what went wrong in one line on standard error, and return the exit code."""
+    arguments = sys.argv[1:] if given is None else given
     try:
-        code = app(args=arguments, standalone_mode=False)
+        code = app(args=given, standalone_mode=False)
     except TyperException as error:  # a usage error, without typer's box
-        message = usage_message(error, sys.argv[1:] if arguments is None else arguments)
+        message = usage_message(error, arguments)
         if message:
-            print(f"wirebound: error: {message}", file=sys.stderr)
+            _tell("error", message, arguments)
         return int(getattr(error, "exit_code", 2))
     except InputError as error:
-        print(f"wirebound: error: {_one_line(error)}", file=sys.stderr)
+        _tell("error", _one_line(error), arguments)
         return 2
     except BrokenPipeError:
         raise
@@ -129,16 +141,16 @@ def _run(arguments: list[str] | None) -> int:
         mistake = error.filename is not None and isinstance(error, _NAMED_WRONGLY)
         reason = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
         said = " ".join(reason.split()) or type(error).__name__
-        print(f"wirebound: {'error' if mistake else 'failed'}: {said}", file=sys.stderr)
+        _tell("error" if mistake else "failed", said, arguments)
         return 2 if mistake else 1
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "wirebound":
             raise
         remedy = "install the study's packages with pip install 'wirebound[study]'"
-        print(f"wirebound: error: this command needs the package {error.name!r}: {remedy}", file=sys.stderr)
+        _tell("error", f"this command needs the package {error.name!r}: {remedy}", arguments)
         return 2
     except WireboundError as error:
-        print(f"wirebound: failed: {_one_line(error)}", file=sys.stderr)
+        _tell("failed", _one_line(error), arguments)
         return 1
     except (KeyboardInterrupt, typer.Abort):
         print("wirebound: interrupted", file=sys.stderr)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wirebound.cli.naming import naming
 from wirebound.cli.output import JsonFlag, note, print_json, printable
 from wirebound.cli.seed import check_seed
 from wirebound.errors import InputError
@@ -48,7 +49,8 @@ def fit(
     """
     check_seed(seed)
     if out is not None:
-        require_writable(out)
+        with naming("--out"):
+            require_writable(out)
         require_other_file("--out", out, [file])
     from wirebound.fit.communication import fit_communication, link_parameters
     from wirebound.fit.curves import choose_curve

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wirebound.cli.naming import naming
 from wirebound.cli.output import JsonFlag, note, print_json, printable
 from wirebound.errors import InputError, unknown_name
 from wirebound.files import require_other_file, require_writable
@@ -63,7 +64,8 @@ def import_(
     if batch is not None and not 1 <= batch <= _LARGEST_BATCH:
         raise InputError(f"--batch {batch} must be between 1 and {_LARGEST_BATCH:,}")
     if out is not None:
-        require_writable(out)
+        with naming("--out"):
+            require_writable(out)
         require_other_file("--out", out, files)
     found = format_of(files[0]) if format_name == "auto" else format_name
     if len(files) > 1 and found != "kineto":

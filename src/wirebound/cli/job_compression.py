@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from wirebound.cli.job_options import JobOptions, parsed
+from wirebound.cli.job_options import JobOptions
+from wirebound.cli.naming import naming, parsed
 from wirebound.errors import InputError
 from wirebound.fit.codec_document import load_codec
 from wirebound.model import Cluster, Compressor, Method, Step, Workload
@@ -37,10 +38,8 @@ def method_changes(options: JobOptions) -> dict[str, Any]:
 def _compressor(options: JobOptions, text: str) -> Compressor:
     if options.codec is not None and options.free_codec:
         raise InputError("--codec and --free-codec exclude each other: leave one of them out")
-    try:
+    with naming("--compressor"):
         compressor = compressor_named(text)
-    except InputError as error:
-        raise InputError(f"--compressor: {error}") from None
     if options.free_codec:
         return compressor
     if options.codec is not None:

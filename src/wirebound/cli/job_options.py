@@ -10,7 +10,6 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from wirebound.errors import InputError
 from wirebound.model.method import METHOD_NAMES
 from wirebound.model.workload import GRADIENT_DTYPES
 from wirebound.simulate.all_reduces import COLLECTIVES
@@ -122,14 +121,6 @@ class JobOptions:
     no_vector_add: Annotated[
         bool, typer.Option("--no-vector-add", help="Leave the measured time of adding vectors out.")
     ] = False
-
-
-def parsed(flag: str, parse: Callable[[str], float], text: str) -> float:
-    """Return what `parse` makes of the text given with an option; raises `InputError` that names the option."""
-    try:
-        return parse(text)
-    except InputError as error:
-        raise InputError(f"{flag}: {error}") from None
 
 
 def with_job_options(*, required: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from wirebound.cli.job_assumptions import assumptions_of, without_effect
 from wirebound.cli.job_batch import PROPORTIONAL, with_measured_batches
 from wirebound.cli.job_compression import method_changes
-from wirebound.cli.job_options import JobOptions, parsed
+from wirebound.cli.job_options import JobOptions
+from wirebound.cli.naming import naming, parsed
 from wirebound.errors import InputError
 from wirebound.fit.document import FittedLink, load_fitted_link
 from wirebound.model import Cluster, Link, Method, Workload, method_named
@@ -159,10 +160,8 @@ def _method(options: JobOptions) -> Method:
             raise InputError("--servers and --colocated exclude each other: colocated servers run on every node")
         changes["servers"] = options.servers
     if options.collective is not None:
-        try:
+        with naming("--collective"):
             candidates(options.collective)
-        except InputError as error:
-            raise InputError(f"--collective: {error}") from None
         changes["collective"] = options.collective
     changes |= method_changes(options)
     return method_named(options.method, **changes)

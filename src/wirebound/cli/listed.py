@@ -3,18 +3,22 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from wirebound.cli.naming import naming
 from wirebound.errors import InputError
 
 _Item = TypeVar("_Item")
 
 
-def listed(flag: str, text: str, read: Callable[[str], _Item], *, separator: str = ",") -> list[_Item]:
-    """Read the items of a list, apart by commas; raises `InputError` that names the option."""
-    items = [item.strip() for item in text.split(separator)]
-    try:
+def listed(
+    flag: str, text: str | None, read: Callable[[str], _Item], *, default: str = "", separator: str = ","
+) -> list[_Item]:
+    """Read the items of a list, apart by commas; `default` is read where no text is given.
+
+    Raises `InputError` that names the option.
+    """
+    items = [item.strip() for item in (default if text is None else text).split(separator)]
+    with naming(flag):
         return [read(item) for item in dict.fromkeys(items)]
-    except InputError as error:
-        raise InputError(f"{flag}: {error}") from None
 
 
 def whole_number(text: str) -> int:

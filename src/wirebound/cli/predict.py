@@ -19,9 +19,10 @@ from wirebound.cli.job_interval import SamplesOption
 from wirebound.cli.job_options import JobOptions, with_job_options
 from wirebound.cli.job_reading import read_job
 from wirebound.cli.job_report import counted, echo_assumptions, job_line
+from wirebound.cli.naming import naming
 from wirebound.cli.output import JsonFlag, note, print_json
 from wirebound.cli.prediction import Prediction, predict_job, prediction_document
-from wirebound.files import require_other_file
+from wirebound.files import require_other_file, require_writable
 from wirebound.simulate.uncertainty import DEFAULT_SAMPLES
 from wirebound.units import format_bytes, format_duration
 
@@ -54,6 +55,8 @@ def predict(
     Example: wirebound predict --workload resnet50 --gpus 64 --bandwidth "10 Gbps" --method wfbp-a2a
     """
     if timeline is not None:
+        with naming("--timeline"):
+            require_writable(timeline)
         require_other_file("--timeline", timeline, [given.network, given.codec, Path(given.workload)])
     job = read_job(given)
     prediction = predict_job(job, samples=samples, seed=seed or 0)
@@ -96,6 +99,8 @@ def predict(
             f"{row['name']} {counted(row['messages'], 'message')}, {format_bytes(row['bytes'])}" for row in shares
         )
         typer.echo(f"  collectives     {'; '.join(carried)}")
+    for remark in document["remarks"]:
+        typer.echo(f"  remark          {remark}")
     echo_assumptions(document["assumptions"])
 
 

@@ -1,7 +1,7 @@
 """What predict says about a job, as values: predict prints them, advise compares them."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wirebound.cli.job_collective import collective_shares
@@ -12,6 +12,10 @@ from wirebound.cli.job_report import job_document
 from wirebound.errors import InputError
 from wirebound.model import Step
 from wirebound.simulate.uncertainty import StepDistribution
+from wirebound.units import format_duration
+
+#: A method that takes so much less time is worth a word.
+_WORTH_A_WORD = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +69,24 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
             job.workload, training.cluster, job.method, step, include_vector_add=job.include_vector_add
         ),
         "job": job_document(job),
+        "remarks": _remarks(prediction),
         "assumptions": [*job.assumptions, *interval_assumption(job)],
     }
+
+
+def _remarks(prediction: Prediction) -> list[str]:
+    """A sentence where the method merges messages as MG-WFBP does, and buckets of a fixed size are predicted faster.
+
+    Its rule looks one message ahead: among many small tensors it can go on merging until hardly anything is left to
+    send beside the backward pass.
+    """
+    training, step = prediction.job.training, prediction.step
+    if training.method.schedule != "mg-wfbp":
+        return []
+    other = replace(training, method=replace(training.method, name="ddp", schedule="ddp")).step()
+    if other.iteration_s > (1 - _WORTH_A_WORD) * step.iteration_s:
+        return []
+    return [
+        f"greedy merging does not pay here: with --method ddp the step is predicted to take"
+        f" {format_duration(other.iteration_s)} instead of {format_duration(step.iteration_s)}"
+    ]

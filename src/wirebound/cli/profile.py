@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from wirebound.cli.naming import naming, parsed
 from wirebound.cli.output import JsonFlag, note, print_json, printable
 from wirebound.cli.seed import check_seed
 from wirebound.errors import InputError
@@ -108,11 +109,14 @@ def profile(
     if not launched_with_ranks():
         if counters_s is not None and not collectives:
             raise InputError("--counters watches communication: leave --no-collectives out, or start several ranks")
+        if rate_Bps is not None and not collectives:
+            raise InputError("--bandwidth is of the all-reduces: leave --no-collectives out, or start several ranks")
         if rate_Bps is not None and not pacing_available():
             raise InputError(f"--bandwidth: sockets can be slowed down on Linux only, not on {sys.platform}")
     is_first = launched_rank() == 0
     if out is not None and is_first:
-        require_writable(out)
+        with naming("--out"):
+            require_writable(out)
 
     from wirebound.cli.profile_report import ProfileProgress, profile_summary
     from wirebound.profile.feed import kill_loading_processes
@@ -162,7 +166,7 @@ def _batch_sizes(text: str) -> list[int]:
     try:
         sizes = [int(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"--batches {text!r} must be whole numbers with commas between, such as 1,2,4,8") from None
+        raise InputError(f"--batches {text!r:.60} must be whole numbers with commas between, such as 1,2,4,8") from None
     wrong = [size for size in sizes if not 1 <= size <= _LARGEST_BATCH]
     if wrong:
         raise InputError(f"--batches: {wrong[0]} must be between 1 and {_LARGEST_BATCH:,}")
@@ -174,10 +178,7 @@ def _batch_sizes(text: str) -> list[int]:
 def _seconds(option: str, text: str | None) -> float | None:
     if text is None:
         return None
-    try:
-        seconds = parse_duration(text)
-    except InputError as error:
-        raise InputError(f"{option}: {error}") from None
+    seconds = parsed(option, parse_duration, text)
     if seconds <= 0:
         raise InputError(f"{option} {text!r} must be greater than 0")
     return seconds
@@ -188,20 +189,15 @@ def _counters(text: str | None) -> float | None:
 
     seconds = _seconds("--counters", text)
     if seconds is not None:
-        try:
+        with naming("--counters"):
             check_interval(seconds)
-        except InputError as error:
-            raise InputError(f"--counters: {error}") from None
     return seconds
 
 
 def _rate(text: str | None) -> float | None:
     if text is None:
         return None
-    try:
-        rate_Bps = parse_bandwidth(text)
-    except InputError as error:
-        raise InputError(f"--bandwidth: {error}") from None
+    rate_Bps = parsed("--bandwidth", parse_bandwidth, text)
     if not 1e5 <= rate_Bps <= 1e13:  # below, the smallest all-reduces alone would take longer than a minute
         raise InputError(f"--bandwidth {text!r} must be between 800 kbps and 80 Tbps")
     return rate_Bps

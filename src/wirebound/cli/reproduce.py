@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from wirebound.cli.naming import naming
 from wirebound.cli.output import JsonFlag, note, print_json
 from wirebound.errors import unknown_name
-from wirebound.files import write_text
+from wirebound.files import require_writable, write_text
 
 _Table = tuple[list[str], list[list[object]]]
 
@@ -38,6 +39,8 @@ def reproduce(
     """
     if name not in _TABLES:
         raise unknown_name("table", name, _TABLES)
+    with naming("--out"):
+        require_writable(out)
     columns, rows = _TABLES[name]()
     write_text(out, _csv(columns, rows))
     note(f"wrote {len(rows)} rows to {out}")

@@ -1,5 +1,6 @@
 """Commands of the testbed: real runs on this machine, over links of a chosen speed."""
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,9 @@ import typer
 from wirebound.cli.job_options import JobOptions
 from wirebound.cli.job_reading import read_job
 from wirebound.cli.listed import listed, whole_number
+from wirebound.cli.naming import naming
 from wirebound.cli.output import JsonFlag, note, print_json, printable
+from wirebound.cli.testbed_links import require_links, require_slow_links
 from wirebound.cli.testbed_training import TrainingOptions, train_and_report
 from wirebound.errors import InputError, unknown_name
 from wirebound.units import format_bandwidth, format_bytes, format_duration, parse_bandwidth
@@ -87,16 +90,12 @@ def check(
 
     rates: tuple[float, ...] = DEFAULT_RATES_BPS
     if rate is not None:
-        try:
+        with naming("--rate"):
             rates = (parse_bandwidth(rate),)
             Conditions(rates[0])
-        except InputError as error:
-            raise InputError(f"--rate: {error}") from None
     if tier is not None:
-        try:
+        with naming("--tier"):
             usable_tier(tier)
-        except InputError as error:
-            raise InputError(f"--tier: {error}") from None
         if tier == "loopback" and rate is not None:
             raise InputError("--rate: the tier loopback cannot limit the rate: leave one of the two out")
     reports = []
@@ -156,10 +155,13 @@ def run(
             help="To train with as hooks of ddp, beside it: fp16,topk:0.01 or, apart by semicolons, 'qsgd:16,512;fp16'",
         ),
     ] = None,
-    batch_size: Annotated[int, typer.Option("--batch", help="To train: each worker's batch.")] = 16,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch", help="To train: each worker's batch. [default: 16]")
+    ] = None,
     bucket_cap: Annotated[
-        str, typer.Option("--bucket-cap", metavar="TEXT", help="To train: where a bucket of ddp closes.")
-    ] = "1 MiB",
+        str | None,
+        typer.Option("--bucket-cap", metavar="TEXT", help="To train: where a bucket of ddp closes. [default: 1 MiB]"),
+    ] = None,
     calibrate_at: Annotated[
         str | None,
         typer.Option("--calibrate-at", metavar="TEXT", help="To train: the one rate of the fit. [default: the middle]"),
@@ -193,8 +195,11 @@ def run(
     from wirebound.testbed.tiers import default_tier, usable_tier
 
     if kind not in _KINDS:
-        raise unknown_name("kind", kind, _KINDS)
-    chosen = default_tier() if tier is None else usable_tier(tier)
+        with naming("--kind"):
+            raise unknown_name("kind", kind, _KINDS)
+    with naming("--tier"):
+        chosen = default_tier() if tier is None else usable_tier(tier)
+    require_slow_links(chosen)
     if kind == "training":
         for flag, value in (("--workload", workload), ("--scale", scale)):
             if value is not None:
@@ -202,14 +207,24 @@ def run(
         options = TrainingOptions(
             models, rates, ranks, methods, compressors, batch_size, bucket_cap, calibrate_at, full
         )
-        with claimed_folder(out):
+    else:
+        for flag, value in (
+            ("--models", models),
+            ("--compressor", compressors),
+            ("--batch", batch_size),
+            ("--bucket-cap", bucket_cap),
+            ("--calibrate-at", calibrate_at),
+        ):
+            if value is not None:
+                raise InputError(f"{flag} is for training: add --kind training")
+    with ExitStack() as stack:
+        with naming("--out"):
+            stack.enter_context(claimed_folder(out))
+        if kind == "training":
             train_and_report(options, tier=chosen, out=out, json_output=json_output)
-        return
-    for flag, value in (("--models", models), ("--compressor", compressors), ("--calibrate-at", calibrate_at)):
-        if value is not None:
-            raise InputError(f"{flag} is for training: add --kind training")
-    with claimed_folder(out):
-        _replay(out, workload or "resnet50", rates, ranks, methods, scale, chosen, full, json_output)
+        else:
+            name = "resnet50" if workload is None else workload
+            _replay(out, name, rates, ranks, methods, scale, chosen, full, json_output)
 
 
 def _replay(
@@ -225,16 +240,23 @@ def _replay(
 ) -> None:
     """Replay a workload and print the table or the document."""
     from wirebound.model.method import method_named
-    from wirebound.testbed.run import run_replay
+    from wirebound.testbed.run import Case, run_replay
     from wirebound.testbed.scaling import scaled_method, scaled_workload
 
-    job = read_job(JobOptions(workload=workload, method="bsp-a2a"), network_needed=False).workload
+    with naming("--workload"):
+        job = read_job(JobOptions(workload=workload, method="bsp-a2a"), network_needed=False).workload
     factor = min(1.0, _DEFAULT_BYTES / job.size) if scale is None else scale
-    counts = listed("--ranks", ranks or _REPLAYED_RANKS, whole_number)
-    speeds = listed("--rates", rates or (_FULL_RATES if full else _QUICK_RATES), parse_bandwidth)
-    wanted = listed("--methods", methods or ",".join(_REPLAYED), lambda name: scaled_method(method_named(name), factor))
+    with naming("--scale"):
+        scaled = scaled_workload(job, factor)
+    counts = listed("--ranks", ranks, whole_number, default=_REPLAYED_RANKS)
+    speeds = listed("--rates", rates, parse_bandwidth, default=_FULL_RATES if full else _QUICK_RATES)
+    wanted = listed(
+        "--methods", methods, lambda name: scaled_method(method_named(name), factor), default=",".join(_REPLAYED)
+    )
+    cases = [Case(count, rate, method) for count in counts for rate in speeds for method in wanted]
+    require_links(chosen, [(case.ranks, case.servers) for case in cases], speeds)
     done = run_replay(
-        scaled_workload(job, factor),
+        scaled,
         tier=chosen,
         ranks=counts,
         rates_Bps=speeds,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wirebound.cli.listed import listed, whole_number
+from wirebound.cli.naming import naming, parsed
 from wirebound.cli.output import note, print_json
+from wirebound.cli.testbed_links import require_links
 from wirebound.errors import InputError
 from wirebound.units import format_bandwidth, format_duration, parse_bandwidth, parse_bytes
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 _QUICK_MODELS, _FULL_MODELS = "resnet20", "resnet20,small-vgg"
 _QUICK_RATES, _FULL_RATES = "100 Mbps,200 Mbps,500 Mbps", "50 Mbps,100 Mbps,200 Mbps,500 Mbps,1 Gbps"
 _QUICK_RANKS, _FULL_RANKS = "2", "2,4"
+_BATCH = 16
 #: Steps of a case, and the seconds after which there are fewer of them.
 _QUICK_STEPS, _FULL_STEPS = (10, 2.5), (12, 3.0)
 
@@ -31,26 +34,34 @@ class TrainingOptions:
     ranks: str | None
     methods: str | None
     compressors: str | None
-    batch_size: int
-    bucket_cap: str
+    batch_size: int | None
+    bucket_cap: str | None
     calibrate_at: str | None
     full: bool
 
 
 def train_and_report(options: TrainingOptions, *, tier: str, out: Path, json_output: bool) -> None:
     """Predict, train, write the figures, and print the table or the document."""
+    from wirebound.testbed.network import Conditions
+    from wirebound.testbed.training_case import BUCKET_CAP_BYTES
     from wirebound.testbed.training_run import run_training
     from wirebound.testbed_figures import write_figures
 
-    cap_bytes = _read("--bucket-cap", options.bucket_cap, parse_bytes)
-    if cap_bytes <= 0:
-        raise InputError(f"--bucket-cap {options.bucket_cap}: it must be greater than zero")
-    if options.batch_size < 2:
-        raise InputError(f"--batch {options.batch_size} must be at least 2, for batch normalization")
-    at_Bps = None if options.calibrate_at is None else _read("--calibrate-at", options.calibrate_at, parse_bandwidth)
+    cap_bytes = BUCKET_CAP_BYTES
+    if options.bucket_cap is not None:
+        cap_bytes = parsed("--bucket-cap", parse_bytes, options.bucket_cap)
+        if cap_bytes <= 0:
+            raise InputError(f"--bucket-cap {options.bucket_cap}: it must be greater than zero")
+    at_Bps = None
+    if options.calibrate_at is not None:
+        with naming("--calibrate-at"):
+            at_Bps = parse_bandwidth(options.calibrate_at)
+            Conditions(at_Bps)
+    cases = _cases(options, cap_bytes)
+    require_links(tier, [(case.ranks, case.servers) for case in cases], [case.rate_Bps for case in cases])
     steps, budget_s = _FULL_STEPS if options.full else _QUICK_STEPS
     done = run_training(
-        _cases(options, cap_bytes),
+        cases,
         tier=tier,
         out=out,
         steps=steps,
@@ -69,21 +80,26 @@ def train_and_report(options: TrainingOptions, *, tier: str, out: Path, json_out
 
 def _cases(options: TrainingOptions, cap_bytes: float) -> "list[TrainingCase]":
     from wirebound.simulate.compressors import compressor_named
-    from wirebound.testbed.training_case import DEFAULT_METHODS, TrainingCase, training_method
+    from wirebound.testbed.training_case import DEFAULT_METHODS, TrainingCase, check_batch, training_method
 
     full = options.full
+    with naming("--batch"):
+        batch = check_batch(_BATCH if options.batch_size is None else options.batch_size)
     models = listed(
         "--models",
-        options.models or (_FULL_MODELS if full else _QUICK_MODELS),
-        lambda text: _model_and_batch(text, options.batch_size),
+        options.models,
+        lambda text: _model_and_batch(text, batch),
+        default=_FULL_MODELS if full else _QUICK_MODELS,
     )
-    ranks = listed("--ranks", options.ranks or (_FULL_RANKS if full else _QUICK_RANKS), whole_number)
-    rates = listed("--rates", options.rates or (_FULL_RATES if full else _QUICK_RATES), parse_bandwidth)
-    default = "ddp" if options.compressors else ",".join(DEFAULT_METHODS)
+    ranks = listed("--ranks", options.ranks, whole_number, default=_FULL_RANKS if full else _QUICK_RANKS)
+    rates = listed("--rates", options.rates, parse_bandwidth, default=_FULL_RATES if full else _QUICK_RATES)
     methods = listed(
-        "--methods", options.methods or default, lambda name: training_method(name, bucket_cap_bytes=cap_bytes)
+        "--methods",
+        options.methods,
+        lambda name: training_method(name, bucket_cap_bytes=cap_bytes),
+        default=",".join(DEFAULT_METHODS) if options.compressors is None else "ddp",
     )
-    if options.compressors:
+    if options.compressors is not None:
         methods += listed(
             "--compressor",
             options.compressors,
@@ -101,12 +117,12 @@ def _cases(options: TrainingOptions, cap_bytes: float) -> "list[TrainingCase]":
 
 def _model_and_batch(text: str, batch_size: int) -> tuple[str, int]:
     """Read a model such as ``resnet20``, or with a batch of its own ``resnet20:16``."""
-    from wirebound.testbed.training_case import check_model
+    from wirebound.testbed.training_case import check_batch, check_model
 
     name, colon, batch = text.partition(":")
     if colon and not (batch.isascii() and batch.isdigit()):
         raise InputError(f"{text!r} has no batch size after the colon: write {name}:16, or {name} alone")
-    return check_model(name), int(batch) if colon else batch_size
+    return check_model(name), check_batch(int(batch)) if colon else batch_size
 
 
 def _print_table(done: "TrainingRun") -> None:
@@ -134,10 +150,3 @@ def _print_accuracy(which: str, cases: list[dict[str, Any]]) -> None:
         f"{which}: absolute error {found.median_error:.1%} in the median, {found.p90_error:.1%} at the 90th"
         f" percentile{order}"
     )
-
-
-def _read(flag: str, text: str, read: Any) -> float:
-    try:
-        return float(read(text))
-    except InputError as error:
-        raise InputError(f"{flag}: {error}") from None

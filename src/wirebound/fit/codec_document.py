@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError
+from wirebound.files import parse_json
 from wirebound.model import Codec
 
 SCHEMA = "wirebound-codec"
@@ -32,11 +33,13 @@ def load_codec(path: Path, compressor: str | None = None) -> Codec:
     Raises `InputError` with one line that names the file.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8-sig"))
+        document = parse_json(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:
         raise InputError(f"{path}: no such codec, the file does not exist: {_REMEDY}") from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder, not a codec: {_REMEDY}") from None
+    except InputError:
+        raise
     except (ValueError, RecursionError):
         raise InputError(f"{path}: is not JSON: {_REMEDY}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:

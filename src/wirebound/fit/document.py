@@ -1,6 +1,5 @@
 """FIT.json: what `wirebound fit` writes and `--network` reads. Standard library only."""
 
-import json
 import math
 import random
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError
+from wirebound.files import parse_json
 from wirebound.model import Link
 from wirebound.simulate.collectives import ring_all_reduce
 from wirebound.simulate.uncertainty import DEFAULT_SAMPLES, within_interval
@@ -20,11 +20,10 @@ VERSION = 1
 COLLECTIVE_COSTS: dict[str, Callable[[float, int, float, float], float]] = {"ring-allreduce": ring_all_reduce}
 
 _REMEDY = "make a fit with 'wirebound fit PROFILE.json --out FIT.json'"
-#: Latencies (s) and bandwidths (B/s) beyond these are mistakes.
-_LARGEST = {"link_bandwidth_Bps": 1e18, "link_latency_s": 1e9}
-_LARGEST_TIME = 1e12
+#: Values beyond these are mistakes: B/s, s, and s/B.
+_LARGEST = {"link_bandwidth_Bps": 1e18, "link_latency_s": 1e9, "alpha_s": 1e12, "beta_s_per_byte": 1e12}
 _MOST_RANKS = 1_000_000_000
-_UNKNOWNS = ("alpha_s", "beta_s_per_byte")
+_UNKNOWNS, _INTERVALS = ("alpha_s", "beta_s_per_byte"), ("alpha_ci95", "beta_ci95")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +56,13 @@ def link_beneath(alpha_s: float, beta_s_per_byte: float, collective: str, ranks:
 def load_fitted_link(path: Path) -> FittedLink:
     """Read the link from the file of `wirebound fit`; raises `InputError` with one line that names the file."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8-sig"))
+        document = parse_json(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:
         raise InputError(f"{path}: no such fit: make one with 'wirebound fit PROFILE.json --out {path.name}'") from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder: {_REMEDY}") from None
+    except InputError:
+        raise
     except (ValueError, RecursionError):
         raise InputError(f"{path}: is not JSON: {_REMEDY}") from None
     schema = document.get("schema") if isinstance(document, dict) else None
@@ -100,33 +101,42 @@ def _plausible_pairs(document: dict[str, Any], path: Path) -> tuple[list[tuple[f
     bootstrap = document.get("bootstrap")
     if bootstrap is not None:
         columns = [bootstrap.get(key) if isinstance(bootstrap, dict) else None for key in _UNKNOWNS]
-        alphas, betas = (_numbers(column, path) for column in columns)
+        alphas, betas = (
+            _numbers(column, f"bootstrap.{key}", key, path) for key, column in zip(_UNKNOWNS, columns, strict=True)
+        )
         if len(alphas) != len(betas):
-            raise InputError(f"{path}: its bootstrap is damaged: {_REMEDY}")
+            raise InputError(
+                f"{path}: bootstrap has {len(alphas)} values of alpha_s and {len(betas)} of beta_s_per_byte: {_REMEDY}"
+            )
         if alphas:
             return list(zip(alphas, betas, strict=True)), f"{len(alphas)} resamples of its measurements"
-    bounds = [document.get(key) for key in ("alpha_ci95", "beta_ci95")]
-    estimates = [document.get(key) for key in _UNKNOWNS]
+    bounds = [document.get(key) for key in _INTERVALS]
     if bounds == [None, None] or any(isinstance(pair, list) and None in pair for pair in bounds):
         return [], ""  # None stands for infinity: two sizes bound nothing
-    (alpha, beta), intervals = _numbers(estimates, path), [_numbers(pair, path) for pair in bounds]
     drawn = []
-    for name, estimate, interval in zip(_UNKNOWNS, (alpha, beta), intervals, strict=True):
+    for name, field, pair in zip(_UNKNOWNS, _INTERVALS, bounds, strict=True):
+        estimate, interval = _numbers([document.get(name)], name, name, path)[0], _numbers(pair, field, name, path)
         if len(interval) != 2 or not interval[0] <= estimate <= interval[1]:
-            raise InputError(f"{path}: the interval of {name} is damaged: {_REMEDY}")
+            raise InputError(f"{path}: {field} must be two numbers, around {name} = {estimate:g}: {_REMEDY}")
         drawn.append(within_interval(estimate, (interval[0], interval[1]), random.Random(name), DEFAULT_SAMPLES))
     return list(zip(*drawn, strict=True)), "its intervals of α and β, drawn independently"
 
 
-def _numbers(values: object, path: Path) -> list[float]:
-    """A list of numbers from 0 to `_LARGEST_TIME`; raises `InputError` for anything else."""
-    good = isinstance(values, list) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LARGEST_TIME
-        for value in values
-    )
-    if not good:
-        raise InputError(f"{path}: its bootstrap or its intervals are damaged: {_REMEDY}")
-    return [float(value) for value in values]  # type: ignore[attr-defined]
+def _numbers(values: object, field: str, unknown: str, path: Path) -> list[float]:
+    """A list of values of α or β; raises `InputError` that names the field for anything else."""
+    if not isinstance(values, list):
+        raise InputError(f"{path}: {field} = {values!r:.40} must be a list of numbers: {_REMEDY}")
+    for value in values:
+        if not _is_number(value, _LARGEST[unknown]):
+            raise InputError(
+                f"{path}: {field} has {value!r:.40}: it must be between 0 and {_LARGEST[unknown]:g}: {_REMEDY}"
+            )
+    return [float(value) for value in values]
+
+
+def _is_number(value: object, largest: float) -> bool:
+    """Whether this is a number from 0 to `largest`: NaN compares false, a whole number of any length exactly."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= largest
 
 
 def _number(document: dict[str, Any], key: str, path: Path) -> float:
@@ -136,7 +146,6 @@ def _number(document: dict[str, Any], key: str, path: Path) -> float:
             f"{path}: has no {key}: fit it again with --collective and --ranks, "
             "so that the time of a whole operation is resolved into its links"
         )
-    # NaN compares false; a whole number of any length compares exactly
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST[key]:
-        raise InputError(f"{path}: {key} = {value!r:.40} must be between 0 and {_LARGEST[key]:g}")
+    if not _is_number(value, _LARGEST[key]):
+        raise InputError(f"{path}: {key} = {value!r:.40} must be between 0 and {_LARGEST[key]:g}: {_REMEDY}")
     return float(value)

@@ -114,6 +114,11 @@ class Workload:
         return self.forward_s + self.backward_s + self.optimizer_s
 
     @cached_property
+    def optimizer_gaps_s(self) -> tuple[float, ...]:
+        """Seconds of the optimizer for each tensor: `optimizer_s` shared out by bytes."""
+        return tuple(self.optimizer_s * size / self.size for size in self.sizes)
+
+    @cached_property
     def forward_gaps_s(self) -> tuple[float, ...]:
         """Forward seconds of each tensor's layer, in backward order: `forward_s` shared out, nothing lost or added.
 

@@ -7,7 +7,6 @@ writes ``contention_samples.csv`` (one row per rank and pair of steps) and ``con
 work, so that what is left between them is communication. Linux only, for the pacing.
 """
 
-import argparse
 import csv
 import io
 import json
@@ -26,7 +25,7 @@ from wirebound.profile.disturbance import load_warnings
 from wirebound.profile.machine import machine_record
 from wirebound.profile.pacing import pacing_available
 from wirebound.profile.record import describe_rows
-from wirebound.profile.recording import run_recording
+from wirebound.profile.recording import recording_parser, run_recording
 from wirebound.profile.schema import write_json
 from wirebound.profile.spread import interquartile_range, median
 from wirebound.units import BYTES_PER_S_PER_MBPS
@@ -162,8 +161,7 @@ def samples_csv(samples: Sequence[ContentionSample]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Record into a folder; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m wirebound.profile.contention", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the two files go")
+    parser = recording_parser("wirebound.profile.contention", __doc__, out="FOLDER", what="the two files go")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the images (default 0)")
     options = parser.parse_args(arguments)
     table, record = options.out / "contention_samples.csv", options.out / "contention_samples.machine.json"

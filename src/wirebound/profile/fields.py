@@ -9,6 +9,10 @@ from wirebound.errors import InputError
 
 #: No whole number in a document may exceed this; nothing that is counted or measured in bytes does.
 LARGEST_WHOLE = 10**18
+#: No tensor and no buffer has more bytes, no step more samples, no job more ranks.
+LARGEST_SIZE, LARGEST_BATCH, LARGEST_RANKS = 10**11, 10**9, 10**9
+#: No time in seconds is longer (eleven days), or shorter unless it may be 0.
+LARGEST_TIME_S, SMALLEST_TIME_S = 1e6, 1e-12
 
 
 def _kind(value: object) -> str:
@@ -82,23 +86,43 @@ class Fields:
             raise self._wrong(name, value, "true or false")
         return value
 
-    def integer(self, name: str, *, minimum: int) -> int:
-        """Return a whole number from `minimum` to `LARGEST_WHOLE`; 3.0 counts as one, as in JSON Schema."""
+    def integer(self, name: str, *, minimum: int, maximum: int = LARGEST_WHOLE) -> int:
+        """Return a whole number from `minimum` to `maximum`; 3.0 counts as one, as in JSON Schema."""
         value = self._required(name)
         whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        if isinstance(value, bool) or not whole or not minimum <= value <= LARGEST_WHOLE:
-            raise self._wrong(name, value, f"a whole number, at least {minimum} and at most {LARGEST_WHOLE:.0e}")
+        if isinstance(value, bool) or not whole or not minimum <= value <= maximum:
+            raise self._wrong(name, value, f"a whole number, at least {minimum} and at most {maximum:.0e}")
         return int(value)
 
-    def optional_integer(self, name: str, *, minimum: int) -> int | None:
+    def optional_integer(self, name: str, *, minimum: int, maximum: int = LARGEST_WHOLE) -> int | None:
         """Return a whole number, or None where the field is missing or null."""
-        return None if self.values.get(name) is None else self.integer(name, minimum=minimum)
+        return None if self.values.get(name) is None else self.integer(name, minimum=minimum, maximum=maximum)
 
     def integers(self, name: str, *, minimum: int) -> tuple[int, ...]:
         """Return a list of whole numbers as `integer` takes them, empty where the field is missing."""
         values = self._list(name, required=False)
         item = Fields({f"{name}[{index}]": value for index, value in enumerate(values)}, self.where, self.path)
         return tuple(item.integer(key, minimum=minimum) for key in item.values)
+
+    def seconds(self, name: str, *, positive: bool = False) -> float:
+        """Return a time from 0 (`positive`: from `SMALLEST_TIME_S`) to `LARGEST_TIME_S`."""
+        return self._checked_time(name, self._required(name), positive)
+
+    def optional_seconds(self, name: str) -> float | None:
+        """Return a time, or None where the field is missing or null."""
+        return None if self.values.get(name) is None else self.seconds(name)
+
+    def many_seconds(self, name: str, *, positive: bool = False) -> tuple[float, ...]:
+        """Return a list of times, empty where the field is missing."""
+        values = self._list(name, required=False)
+        return tuple(self._checked_time(f"{name}[{index}]", value, positive) for index, value in enumerate(values))
+
+    def _checked_time(self, name: str, value: object, positive: bool) -> float:
+        shortest = SMALLEST_TIME_S if positive else 0
+        known = isinstance(value, int | float) and not isinstance(value, bool)
+        if not known or not shortest <= value <= LARGEST_TIME_S:  # type: ignore[operator]
+            raise self._wrong(name, value, f"a time in seconds, at least {shortest:g} and at most {LARGEST_TIME_S:g}")
+        return float(value)  # type: ignore[arg-type]
 
     def number(self, name: str, *, positive: bool = False, maximum: float = math.inf) -> float:
         """Return a finite number that is not negative (`positive`: greater than zero), at most `maximum`."""

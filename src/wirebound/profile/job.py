@@ -56,7 +56,11 @@ def load_job(reference: str, *, batch_size: int | None = None, device: str = "cp
     numbers start from `seed`. Raises `InputError`, in one line, for a module or function that is not there, whatever
     the user's code raises, and results that are not as the module's documentation says.
     """
-    return make_job(reference, _import_function(reference), batch_size=batch_size, device=device, seed=seed)
+    function = _import_function(reference)
+    try:
+        return make_job(reference, function, batch_size=batch_size, device=device, seed=seed)
+    except InputError as error:
+        raise InputError(f"--model {error}") from error.__cause__
 
 
 def make_job(

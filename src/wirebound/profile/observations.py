@@ -111,11 +111,11 @@ def read_ranks(items: list[Fields]) -> tuple[RankTiming, ...]:
     ranks = tuple(
         RankTiming(
             rank=item.integer("rank", minimum=0),
-            forward_s=item.number("forward_s"),
-            backward_s=item.number("backward_s"),
-            optimizer_s=item.number("optimizer_s"),
+            forward_s=item.seconds("forward_s"),
+            backward_s=item.seconds("backward_s"),
+            optimizer_s=item.seconds("optimizer_s"),
             steps=item.integer("steps", minimum=1),
-            loading_s=item.optional_number("loading_s"),
+            loading_s=item.optional_seconds("loading_s"),
             peak_bytes=item.optional_integer("peak_bytes", minimum=1),
             disturbed=item.flag("disturbed", default=False),
         )
@@ -132,15 +132,15 @@ def read_series(fields: Fields) -> CounterSeries:
     series = CounterSeries(
         phase=fields.text("phase"),
         rank=fields.integer("rank", minimum=0),
-        interval_s=fields.number("interval_s", positive=True),
-        time_s=fields.numbers("time_s"),
-        cpu_s=fields.numbers("cpu_s"),
+        interval_s=fields.seconds("interval_s", positive=True),
+        time_s=fields.many_seconds("time_s"),
+        cpu_s=fields.many_seconds("cpu_s"),
         sent_bytes=fields.integers("sent_bytes", minimum=0),
-        waiting_s=fields.numbers("waiting_s"),
+        waiting_s=fields.many_seconds("waiting_s"),
         link_counter=fields.optional_text("link_counter"),
         rate_Bps=fields.optional_number("rate_Bps", positive=True),
-        communication_start_s=fields.numbers("communication_start_s"),
-        communication_end_s=fields.numbers("communication_end_s"),
+        communication_start_s=fields.many_seconds("communication_start_s"),
+        communication_end_s=fields.many_seconds("communication_end_s"),
         overhead=read_overhead(fields.optional_object("overhead")),
     )
     count = len(series.time_s)

@@ -3,15 +3,14 @@
 `python -m wirebound.profile.probe --out PROFILE.json` writes a profile; `wirebound profile` does the same.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from wirebound.errors import InputError, WireboundError
+from wirebound.errors import InputError
 from wirebound.files import require_writable
 from wirebound.profile.collectives import DEFAULT_SIZES
 from wirebound.profile.job_profile import JobRequest, Progress, profile_job
+from wirebound.profile.recording import recording_parser, run_recording
 from wirebound.profile.schema import Profile, save_profile
 
 #: Neither half of the probe begins new work after this; with start-up all of it stays under 30 seconds.
@@ -66,8 +65,7 @@ def run_probe(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the probe from the command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m wirebound.profile.probe", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, metavar="PROFILE.json", help="the file to write")
+    parser = recording_parser("wirebound.profile.probe", __doc__, out="PROFILE.json", what="the profile goes")
     parser.add_argument("--steps", type=int, default=30, help="training steps to measure (default 30)")
     parser.add_argument("--batch", type=int, default=32, help="samples in a step (default 32)")
     parser.add_argument("--effort", type=int, default=1, help="measure this many times as long (default 1)")
@@ -80,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
             said.append(what)
             print(f"probe: {what}", file=sys.stderr, flush=True)
 
-    try:
+    def record() -> tuple[str, ...]:
         require_writable(options.out)
         profile = run_probe(
             steps=options.steps,
@@ -90,15 +88,9 @@ def main(arguments: list[str] | None = None) -> int:
             progress=progress,
         )
         save_profile(profile, options.out)
-    except InputError as error:
-        print(f"probe: error: {error}", file=sys.stderr)
-        return 2
-    except WireboundError as error:
-        print(f"probe: failed: {error}", file=sys.stderr)
-        return 1
-    for warning in profile.warnings:
-        print(f"probe: warning: {warning}", file=sys.stderr)
-    return 0
+        return profile.warnings
+
+    return run_recording("probe", record)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ as it is) and ``allreduce_samples.machine.json`` (machine record, settings, warn
 Paced rates need Linux and are left out, with a message, elsewhere.
 """
 
-import argparse
 import csv
 import io
 import json
@@ -23,7 +22,7 @@ from wirebound.profile.collectives import allreduce_warnings, measure_allreduce
 from wirebound.profile.disturbance import load_warnings
 from wirebound.profile.machine import machine_record
 from wirebound.profile.pacing import pacing_available
-from wirebound.profile.recording import run_recording
+from wirebound.profile.recording import recording_parser, run_recording, tell
 from wirebound.profile.schema import CollectiveTiming, write_json
 from wirebound.units import BYTES_PER_S_PER_MBPS
 
@@ -123,17 +122,14 @@ def describe_rows(folder: Path, table: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Record into a folder; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m wirebound.profile.record", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the two files go")
+    parser = recording_parser("wirebound.profile.record", __doc__, out="FOLDER", what="the two files go")
     parser.add_argument("--seed", type=int, default=0, help="of the order of sizes (default 0)")
     options = parser.parse_args(arguments)
     table, record = options.out / "allreduce_samples.csv", options.out / "allreduce_samples.machine.json"
 
     def record_all() -> list[str]:
         require_writable(table)
-        rows, document = record_allreduce(
-            seed=options.seed, tell=lambda what: print(f"record: {what}", file=sys.stderr, flush=True)
-        )
+        rows, document = record_allreduce(seed=options.seed, tell=tell)
         write_text(table, samples_csv(rows))
         describe_rows(options.out, table.name)
         write_json(document, record)

@@ -6,7 +6,6 @@ writes ``utilization_samples.csv`` (one row per rank and reading) and ``utilizat
 record, settings, when there was communication, what reading the counters cost), in about 20 seconds. Linux only.
 """
 
-import argparse
 import csv
 import dataclasses
 import io
@@ -23,7 +22,7 @@ from wirebound.profile.fields import Fields
 from wirebound.profile.machine import machine_record
 from wirebound.profile.observations import CounterSeries, read_series
 from wirebound.profile.record import describe_rows
-from wirebound.profile.recording import run_recording
+from wirebound.profile.recording import recording_parser, run_recording
 from wirebound.profile.schema import write_json
 from wirebound.profile.training_counters import measure_training_counters
 from wirebound.units import BYTES_PER_S_PER_MBPS
@@ -73,8 +72,7 @@ def _record(series: CounterSeries) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Record into a folder; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m wirebound.profile.record_utilization", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the two files go")
+    parser = recording_parser("wirebound.profile.record_utilization", __doc__, out="FOLDER", what="the two files go")
     parser.add_argument("--rate", type=float, default=RATE_MBPS, help="of each connection, in Mbit/s (default 200)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the images (default 0)")
     options = parser.parse_args(arguments)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError, undecodable
-from wirebound.files import write_text
+from wirebound.files import parse_json, write_text
 from wirebound.model import Tensor, Workload
 from wirebound.model.workload import GRADIENT_DTYPES
-from wirebound.profile.fields import Fields
+from wirebound.profile.fields import LARGEST_BATCH, LARGEST_RANKS, LARGEST_SIZE, Fields
 from wirebound.profile.observations import (
     CounterSeries,
     HookOverhead,
@@ -167,7 +167,9 @@ def load_profile(path: Path | str) -> Profile:
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not a profile: it is not UTF-8 text") from None
     try:
-        document = json.loads(text)
+        document = parse_json(text, str(path))
+    except InputError:
+        raise
     except (ValueError, RecursionError) as error:  # ValueError: also a whole number of thousands of digits
         if isinstance(error, json.JSONDecodeError):
             place = f"at line {error.lineno}, column {error.colno}"
@@ -191,25 +193,25 @@ def profile_from_document(document: object, *, where: str = "profile") -> Profil
         source=fields.text("source"),
         machine=fields.scalars("machine"),
         steps=fields.integer("steps", minimum=0),
-        batch_size=fields.optional_integer("batch_size", minimum=1),
+        batch_size=fields.optional_integer("batch_size", minimum=1, maximum=LARGEST_BATCH),
         gradient_dtype=fields.choice("gradient_dtype", tuple(GRADIENT_DTYPES)),
         timing=fields.choice("timing", TIMINGS, default="measured"),
-        forward_s=fields.number("forward_s"),
-        optimizer_s=fields.number("optimizer_s"),
+        forward_s=fields.seconds("forward_s"),
+        optimizer_s=fields.seconds("optimizer_s"),
         tensors=_tensors(fields.objects("tensors")),
-        forward_samples_s=fields.numbers("forward_samples_s"),
-        backward_samples_s=fields.numbers("backward_samples_s"),
+        forward_samples_s=fields.many_seconds("forward_samples_s"),
+        backward_samples_s=fields.many_seconds("backward_samples_s"),
         batch_samples=_batch_samples(fields.objects("batch_samples", required=False)),
         hook_overhead=read_overhead(fields.optional_object("hook_overhead")),
         collectives=tuple(_collective(item) for item in fields.objects("collectives")),
         vector_add=tuple(
-            (item.number("bytes", positive=True), item.number("seconds"))
+            (item.number("bytes", positive=True, maximum=LARGEST_SIZE), item.seconds("seconds"))
             for item in fields.objects("vector_add", required=False)
         ),
         warnings=fields.texts("warnings"),
         device=fields.optional_text("device"),
         clock=fields.optional_text("clock"),
-        loading_samples_s=fields.numbers("loading_samples_s"),
+        loading_samples_s=fields.many_seconds("loading_samples_s"),
         peak_memory=read_peak_memory(fields.optional_object("peak_memory")),
         ranks=read_ranks(fields.objects("ranks", required=False)),
         counters=tuple(read_series(item) for item in fields.objects("counters", required=False)),
@@ -218,15 +220,17 @@ def profile_from_document(document: object, *, where: str = "profile") -> Profil
 
 
 def _tensors(items: list[Fields]) -> tuple[TensorProfile, ...]:
-    found: dict[int, Fields] = {}
+    found: dict[tuple[str, int | str], Fields] = {}
     tensors = []
     for item in items:
         tensor = _tensor(item)
-        first = found.setdefault(tensor.registration, item)
-        if first is not item:
-            raise InputError(
-                f"{item.where}: field {item.path}.registration is {tensor.registration}, which {first.path} has already"
-            )
+        for name, value in (("registration", tensor.registration), ("name", tensor.name)):
+            first = found.setdefault((name, value), item)
+            if first is not item:
+                raise InputError(
+                    f"{item.where}: field {item.path}.{name} is {value!r:.60}, which {first.path} has already: no two"
+                    " tensors have the same"
+                )
         tensors.append(tensor)
     return tuple(tensors)
 
@@ -234,12 +238,12 @@ def _tensors(items: list[Fields]) -> tuple[TensorProfile, ...]:
 def _tensor(fields: Fields) -> TensorProfile:
     return TensorProfile(
         name=fields.text("name"),
-        size=fields.integer("bytes", minimum=1),
+        size=fields.integer("bytes", minimum=1, maximum=LARGEST_SIZE),
         registration=fields.integer("registration", minimum=0),
-        gap_s=fields.number("gap_s"),
-        gap_spread_s=fields.optional_number("gap_spread_s"),
+        gap_s=fields.seconds("gap_s"),
+        gap_spread_s=fields.optional_seconds("gap_spread_s"),
         ready_spread=fields.optional_number("ready_spread"),
-        forward_s=fields.optional_number("forward_s"),
+        forward_s=fields.optional_seconds("forward_s"),
         ready_samples=fields.numbers("ready_samples", maximum=1.0),
         shape=fields.integers("shape", minimum=1),
     )
@@ -248,13 +252,13 @@ def _tensor(fields: Fields) -> TensorProfile:
 def _batch_samples(items: list[Fields]) -> tuple[BatchTiming, ...]:
     samples: list[BatchTiming] = []
     for item in items:
-        batch_size = item.integer("batch_size", minimum=1)
+        batch_size = item.integer("batch_size", minimum=1, maximum=LARGEST_BATCH)
         if samples and batch_size <= samples[-1].batch_size:
             raise InputError(
                 f"{item.where}: field {item.path}.batch_size is {batch_size}, but {samples[-1].batch_size} comes before"
                 " it: they must rise"
             )
-        forward_s, backward_s = (item.numbers(name, positive=True) for name in ("forward_s", "backward_s"))
+        forward_s, backward_s = (item.many_seconds(name, positive=True) for name in ("forward_s", "backward_s"))
         for name, times in (("forward_s", forward_s), ("backward_s", backward_s)):
             if not times:
                 raise InputError(f"{item.where}: field {item.path}.{name} must have the time of one step at least")
@@ -265,11 +269,11 @@ def _batch_samples(items: list[Fields]) -> tuple[BatchTiming, ...]:
 def _collective(fields: Fields) -> CollectiveTiming:
     return CollectiveTiming(
         collective=fields.text("collective"),
-        ranks=fields.integer("ranks", minimum=1),
-        size=fields.integer("bytes", minimum=1),
-        median_s=fields.number("median_s", positive=True),
-        spread_s=fields.optional_number("spread_s"),
-        times_s=fields.numbers("times_s", positive=True),
+        ranks=fields.integer("ranks", minimum=1, maximum=LARGEST_RANKS),
+        size=fields.integer("bytes", minimum=1, maximum=LARGEST_SIZE),
+        median_s=fields.seconds("median_s", positive=True),
+        spread_s=fields.optional_seconds("spread_s"),
+        times_s=fields.many_seconds("times_s", positive=True),
         backend=fields.optional_text("backend"),
         rate_Bps=fields.optional_number("rate_Bps", positive=True),
     )

@@ -38,8 +38,14 @@ def next_backward_s(workload: Workload, messages: Sequence[Message]) -> float:
     right before the layer uses it, its time shared out by bytes. No layer of this forward pass is left waiting, so the
     network is idle when it ends: every step begins in the same state, and this is the steady-state period.
     """
+    return next_forward_ends_s(workload, messages)[0]
+
+
+def next_forward_ends_s(workload: Workload, messages: Sequence[Message]) -> list[float]:
+    """Return when each tensor's layer has computed in the next forward pass, seconds since this backward pass began."""
     arrived = [0.0] * len(workload.tensors)
     for message in messages:
         for tensor in message.tensors:
             arrived[tensor] = max(arrived[tensor], message.end_s)
-    return forward_end_s(arrived, workload.sizes, workload.forward_gaps_s, workload.optimizer_s, workload.backward_s)
+    forward_end_s(arrived, workload.sizes, workload.forward_gaps_s, workload.optimizer_s, workload.backward_s)
+    return arrived

@@ -1,7 +1,7 @@
 """The order of transfers by priority, and the wait of the next forward pass: leaf functions over sequences."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 
 
 def priority_order(
@@ -46,12 +46,17 @@ def priority_order(
 
 
 def forward_end_s(
-    arrived: Sequence[float], sizes: Sequence[float], forward_gaps: Sequence[float], optimizer_s: float, begin_s: float
+    arrived: MutableSequence[float],
+    sizes: Sequence[float],
+    forward_gaps: Sequence[float],
+    optimizer_s: float,
+    begin_s: float,
 ) -> float:
     """Return when a forward pass ends that begins at `begin_s` and waits, layer by layer, for the gradients' arrival.
 
     Gradients are in backward order, so the last one's layer comes first. The optimizer's seconds are shared out by
-    bytes and spent on each tensor right before its layer, which takes `forward_gaps` seconds.
+    bytes and spent on each tensor right before its layer, which takes `forward_gaps` seconds. In `arrived` the end of
+    each layer takes the place of its gradient's arrival.
     """
     size = 0.0
     for index in range(len(sizes)):
@@ -59,4 +64,5 @@ def forward_end_s(
     now = begin_s
     for index in range(len(sizes) - 1, -1, -1):
         now = max(now, arrived[index]) + optimizer_s * sizes[index] / size + forward_gaps[index]
+        arrived[index] = now
     return now

@@ -104,8 +104,7 @@ def _run_into_next_forward(
 ) -> PriorityRun:
     """Both passes of a schedule that communicates under the next forward pass."""
     gaps = [tensor.gap_s for tensor in workload.tensors]
-    updates = [workload.optimizer_s * size / workload.size for size in workload.sizes]
-    forwards = workload.forward_gaps_s
+    updates, forwards = workload.optimizer_gaps_s, workload.forward_gaps_s
     first = [message.tensors[0] for message in planned]
     last = [message.tensors[-1] for message in planned]
     stages = (

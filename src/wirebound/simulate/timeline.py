@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from wirebound.errors import InputError
 from wirebound.model import Cluster, Method, Step, Workload
+from wirebound.simulate.priority import next_forward_ends_s
+from wirebound.simulate.step import earlier_passes_s
 
 Resource = Literal["device", "link", "push", "pull"]
 Kind = Literal["forward", "backward", "encode", "decode", "optimizer", "message"]
@@ -95,7 +97,7 @@ def _backward_begins_s(workload: Workload, method: Method, accumulation: int) ->
     """When the backward pass that communicates begins, in the timeline of one step."""
     if method.schedule in _INTO_NEXT_FORWARD:
         return 0.0
-    return (accumulation - 1) * (workload.forward_s + workload.backward_s) + workload.forward_s
+    return earlier_passes_s(workload, accumulation) + workload.forward_s
 
 
 def _device(step: Step, workload: Workload, method: Method, accumulation: int) -> Iterator[Interval]:
@@ -112,7 +114,7 @@ def _device(step: Step, workload: Workload, method: Method, accumulation: int) -
             yield Interval("device", kind, name, begin_s + end_s - seconds, begin_s + end_s, span)  # type: ignore[arg-type]
     if method.schedule in _INTO_NEXT_FORWARD:
         yield from _next_forward(step, workload)
-        now = step.iteration_s - (accumulation - 1) * (workload.forward_s + workload.backward_s)
+        now = step.iteration_s - earlier_passes_s(workload, accumulation)
         for _ in range(accumulation - 1):
             yield from _whole_pass("backward", workload, now)
             now += workload.backward_s
@@ -151,16 +153,9 @@ def _forward(workload: Workload, start_s: float) -> Iterator[Interval]:
 
 def _next_forward(step: Step, workload: Workload) -> Iterator[Interval]:
     """The forward pass that waits for each tensor, and the updates in it (see `priority.next_backward_s`)."""
-    arrived = [0.0] * len(workload.tensors)
-    for message in step.messages:
-        for tensor in message.tensors:
-            arrived[tensor] = max(arrived[tensor], message.end_s)
-    now = workload.backward_s
-    for index in range(len(arrived) - 1, -1, -1):
-        update_s = workload.optimizer_s * workload.sizes[index] / workload.size
-        seconds = workload.forward_gaps_s[index]
-        now = max(now, arrived[index]) + update_s + seconds
-        end_s = step.forward_end_s[index] if step.forward_end_s else now
+    ends = step.forward_end_s or next_forward_ends_s(workload, step.messages)
+    for index in range(len(ends) - 1, -1, -1):
+        update_s, seconds, end_s = workload.optimizer_gaps_s[index], workload.forward_gaps_s[index], ends[index]
         name = workload.tensors[index].name
         yield _task("optimizer", name, end_s - seconds - update_s, update_s, index)
         yield _task("forward", name, end_s - seconds, seconds, index)

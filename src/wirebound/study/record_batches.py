@@ -7,7 +7,6 @@ core does not count; every round runs all batches in a new random order. `load_b
 `wirebound.fit.batches.fit_batch_scaling`.
 """
 
-import argparse
 import json
 import random
 import sys
@@ -18,7 +17,7 @@ from typing import Any
 
 from wirebound.errors import InputError
 from wirebound.files import require_writable, write_json
-from wirebound.profile.recording import run_recording
+from wirebound.profile.recording import recording_parser, run_recording
 from wirebound.profile.schema import BatchTiming
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -93,8 +92,7 @@ def load_batches(path: Path) -> tuple[BatchTiming, ...]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Record into a file; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m wirebound.study.record_batches", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, metavar="BATCHES.json", help="where the times go")
+    parser = recording_parser("wirebound.study.record_batches", __doc__, out="BATCHES.json", what="the times go")
     parser.add_argument("--batches", default=",".join(map(str, BATCHES)), help="batch sizes, commas between")
     parser.add_argument("--rounds", type=int, default=9, help="steps of each size (default 9)")
     options = parser.parse_args(arguments)

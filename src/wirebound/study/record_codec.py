@@ -7,15 +7,13 @@ writes figures, fits, samples and the machine record; about a minute on two core
 topk:0.01 --codec CODEC.json` then takes the figures of that compressor.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from wirebound.files import require_writable, write_json
-from wirebound.profile.recording import run_recording
+from wirebound.profile.recording import recording_parser, run_recording, tell
 
 COMPRESSORS = (
     "fp16",
@@ -82,12 +80,7 @@ def record_codecs(
 
 def main(arguments: list[str] | None = None) -> int:
     """Record into a file; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m wirebound.study.record_codec",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="CODEC.json", help="where the codecs go")
+    parser = recording_parser("wirebound.study.record_codec", __doc__, out="CODEC.json", what="the codecs go")
     parser.add_argument("--compressor", action="append", metavar="NAME", help="only this one; may be repeated")
     parser.add_argument("--repetitions", type=int, default=7, help="of each size (default 7)")
     options = parser.parse_args(arguments)
@@ -97,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
         document = record_codecs(
             options.compressor or COMPRESSORS,
             repetitions=options.repetitions,
-            tell=lambda what: print(f"record: {what}", file=sys.stderr, flush=True),
+            tell=tell,
         )
         write_json(options.out, document)
         return list(document["warnings"])

@@ -9,7 +9,6 @@ has few of the classes). A part is added to what the file has already. All toget
 cores; nothing else should run meanwhile.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 from wirebound.errors import InputError
 from wirebound.files import require_writable, write_json
 from wirebound.model.compute_time import ComputeTime
-from wirebound.profile.recording import run_recording
+from wirebound.profile.recording import recording_parser, run_recording, tell
 from wirebound.study.consistency_prediction import Costs, calibration, costs_of, measured, plan_of, predicted
 from wirebound.techniques.consistency.plan import Outcome, Plan
 
@@ -255,12 +254,9 @@ def disturbed(part: str, content: dict[str, Any]) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Record into a file; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m wirebound.study.record_consistency",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = recording_parser(
+        "wirebound.study.record_consistency", __doc__, out="CONSISTENCY.json", what="the figures go"
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="CONSISTENCY.json", help="where the figures go")
     parser.add_argument("--part", action="append", choices=PARTS, help="only this one; may be repeated")
     parser.add_argument("--scale", type=float, default=1.0, help="length of the runs (default 1)")
     options = parser.parse_args(arguments)
@@ -270,7 +266,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.out,
             options.part or PARTS,
             scale=options.scale,
-            tell=lambda what: print(f"record: {what}", file=sys.stderr, flush=True),
+            tell=tell,
         )
 
     return run_recording("record", record_all)

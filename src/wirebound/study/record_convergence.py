@@ -6,7 +6,6 @@ Takes about a quarter of an hour on two busy cores. With a journal, curves are k
 recording that was stopped goes on from there when it is started again. `--task` records some of the tasks only.
 """
 
-import argparse
 import importlib.metadata
 import json
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wirebound.files import require_writable, write_text
-from wirebound.profile.recording import run_recording
+from wirebound.profile.recording import recording_parser, run_recording, tell
 
 if TYPE_CHECKING:
     from wirebound.study.convergence import Task
@@ -176,12 +175,7 @@ def document_text(document: dict[str, Any]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Record into a file; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m wirebound.study.record_convergence",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.json", help="where the curves go")
+    parser = recording_parser("wirebound.study.record_convergence", __doc__, out="FILE.json", what="the curves go")
     parser.add_argument("--journal", type=Path, metavar="FILE.jsonl", help="keeps each curve until all are there")
     parser.add_argument("--task", action="append", metavar="NAME", help="digits, mnist or text; may be repeated")
     parser.add_argument("--sweep-seeds", type=int, default=3, help="seeds that settings are varied with (default 3)")
@@ -195,7 +189,7 @@ def main(arguments: list[str] | None = None) -> int:
             seeds=options.seeds,
             sweep_seeds=options.sweep_seeds,
             journal=options.journal,
-            tell=lambda what: print(f"record: {what}", file=sys.stderr, flush=True),
+            tell=tell,
         )
         write_text(options.out, document_text(document))
         return list(document["warnings"])

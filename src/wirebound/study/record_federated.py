@@ -6,23 +6,16 @@ Runs that the file has already are kept, so that a recording can be made in piec
 on two cores. Accuracies are the same for the same versions and kind of processor; times are this machine's.
 """
 
-import argparse
 import sys
-from pathlib import Path
 
 from wirebound.errors import InputError
 from wirebound.files import require_writable, write_json
-from wirebound.profile.recording import run_recording
+from wirebound.profile.recording import recording_parser, run_recording, tell
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Record into a file; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m wirebound.study.record_federated",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="FEDERATED.json", help="where the runs go")
+    parser = recording_parser("wirebound.study.record_federated", __doc__, out="FEDERATED.json", what="the runs go")
     parser.add_argument("--seconds", type=float, help="begin no further runs after so many seconds")
     parser.add_argument("--processes", type=int, default=1, help="runs at the same time (default 1)")
     options = parser.parse_args(arguments)
@@ -41,9 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         def keep(done: Planned) -> None:
             write_json(options.out, document)  # after each run: a recording that is stopped loses nothing
-            print(
-                f"record: {done.task}, α = {done.alpha}, {done.method}, seed {done.seed}", file=sys.stderr, flush=True
-            )
+            tell(f"{done.task}, α = {done.alpha}, {done.method}, seed {done.seed}")
 
         missing = add_runs(document, PLAN, processes=options.processes, seconds=options.seconds, tell=keep)
         write_json(options.out, document)

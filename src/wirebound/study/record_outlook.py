@@ -9,7 +9,6 @@ be recorded one by one: about fifteen minutes in all on one core. Workers are si
 are encoded, counted and decoded, not sent.
 """
 
-import argparse
 import importlib.metadata
 import json
 import sys
@@ -20,7 +19,7 @@ from typing import Any
 
 from wirebound.errors import InputError, unknown_name
 from wirebound.files import require_writable, write_json
-from wirebound.profile.recording import run_recording
+from wirebound.profile.recording import recording_parser, run_recording, tell
 
 SCHEMA, VERSION = "wirebound-outlook", 1
 PARTS = ("choice", "selective", "rounds", "correlation", "senders")
@@ -127,12 +126,7 @@ def record_parts(
 
 def main(arguments: list[str] | None = None) -> int:
     """Record into a file; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m wirebound.study.record_outlook",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="OUTLOOK.json", help="where the results go")
+    parser = recording_parser("wirebound.study.record_outlook", __doc__, out="OUTLOOK.json", what="the results go")
     parser.add_argument("--part", action="append", choices=PARTS, help="only this one; may be repeated")
     parser.add_argument("--task", action="append", choices=TASKS, help="train only this one; may be repeated")
     parser.add_argument("--sender", action="append", metavar="NAME", help="only this one; may be repeated")
@@ -147,7 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.task or list(TASKS),
             _checked(options.sender),
             options.codec,
-            lambda what: print(f"record: {what}", file=sys.stderr, flush=True),
+            tell,
         )
         write_json(options.out, document)
         return []

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from wirebound.errors import InputError
+from wirebound.techniques.checks import require_counts
 from wirebound.techniques.recorder import MessageRecord
 
 
@@ -36,14 +37,7 @@ class Job:
     choices: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for value, what in (
-            (self.workers, "workers"),
-            (self.steps, "steps"),
-            (self.batch_size, "batch size"),
-            (self.accumulation, "accumulation"),
-        ):
-            if value < 1:
-                raise InputError(f"{what} = {value} must be at least 1")
+        require_counts(self, "workers", "steps", "batch_size", "accumulation")
         if self.servers < 0 or self.warmup < 0:
             raise InputError(f"servers = {self.servers} and warmup = {self.warmup} must not be negative")
 

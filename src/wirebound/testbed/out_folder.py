@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wirebound.errors import InputError
+from wirebound.files import require_name
 
 
 @contextmanager
@@ -12,8 +13,9 @@ def claimed_folder(out: Path) -> Iterator[None]:
     """Make the folder `out`, or take it if it is empty, for this run alone.
 
     When the run fails or is interrupted, what it wrote is removed, and the folder too where it was made here. Raises
-    `InputError` for a folder that holds something, or where it cannot be made.
+    `InputError` for a folder that holds something, or where it cannot be made, and for ``-``.
     """
+    require_name(out)
     was_there = out.is_dir()
     if out.exists() and (not was_there or any(out.iterdir())):
         raise InputError(f"{out} is there already: name a new or an empty folder")

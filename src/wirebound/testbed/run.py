@@ -236,7 +236,7 @@ def replay_order(
         "backward_s": workload.backward_s,
         "optimizer_s": workload.optimizer_s,
         "forward_gaps_s": list(workload.forward_gaps_s),
-        "optimizer_gaps_s": [workload.optimizer_s * size / workload.size for size in workload.sizes],
+        "optimizer_gaps_s": list(workload.optimizer_gaps_s),
         "messages": [
             {"bytes": round(message.size), "ready_s": message.ready_s, "tensors": list(message.tensors)}
             for message in planned

@@ -151,8 +151,14 @@ def check_cases(cases: Sequence[TrainingCase], steps: int) -> None:
         raise InputError(f"steps = {steps} must be between 2 and 10,000")
     for case in cases:
         check_model(case.model)
-        if not 2 <= case.batch_size <= 4096:
-            raise InputError(f"batch size {case.batch_size} must be between 2 and 4096")
+        check_batch(case.batch_size)
+
+
+def check_batch(size: int) -> int:
+    """Return a worker's batch size; raises `InputError` for one that cannot be trained with."""
+    if not 2 <= size <= 4096:
+        raise InputError(f"batch size {size} must be between 2, for batch normalization, and 4096")
+    return size
 
 
 def check_model(name: str) -> str:

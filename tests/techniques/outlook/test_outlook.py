@@ -7,6 +7,9 @@ import torch
 
 from wirebound.errors import InputError, WireboundError
 from wirebound.techniques.compress.difference import Difference
+from wirebound.techniques.compress.ef_signsgd import EfSignSgd
+from wirebound.techniques.compress.onebit import OneBit
+from wirebound.techniques.compress.randomk import RandomK
 from wirebound.techniques.compress.topk import TopK
 from wirebound.techniques.learning.data import data_set
 from wirebound.techniques.learning.evaluation import endless_batches, shard
@@ -74,12 +77,13 @@ def test_only_the_tensors_that_a_plan_names_are_compressed():
     assert curve.sent_bytes == 12 * 3 * (4 * (sum(sizes.values()) - sizes[largest]) + 8 * kept)
 
 
-def test_a_tensor_that_is_sent_whole_takes_along_what_was_kept():
+@pytest.mark.parametrize("compressor", [TopK(0.1), RandomK(0.1), OneBit(), EfSignSgd()], ids=lambda c: type(c).__name__)
+def test_a_tensor_that_is_sent_whole_takes_along_what_was_kept(compressor):
     """With error feedback nothing is lost: what all steps brought adds up to all gradients."""
 
     class Alternating(ByTensor):
         def compressor(self, name, step):
-            return TopK(0.1) if step % 3 else None
+            return compressor if step % 3 else None
 
     exchange = Exchange(Alternating({}), workers=2)
     gradients = [[gaussian((50,), 2 * step + worker) for worker in range(2)] for step in range(7)]

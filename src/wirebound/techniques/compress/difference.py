@@ -88,7 +88,7 @@ class Difference:
         return self.leak * p
 
     def encode(self, tensor: Tensor, state: DifferenceState) -> Payload:
-        _forget(state.inner)  # the next difference has what this one leaves out: it must not be kept twice
+        forget(state.inner)  # the next difference has what this one leaves out: it must not be kept twice
         p = self.predicted(state.estimate)
         payload = self.inner.encode(tensor if p is None else tensor - p.view(tensor.shape), state.inner)
         self.received(self.inner.decode(payload, tensor.shape), state.estimate)
@@ -105,7 +105,7 @@ class Difference:
         return latest.view(difference.shape)
 
 
-def _forget(state: Any) -> None:
+def forget(state: Any) -> None:
     """Set what a compressor has kept of earlier tensors to none; its random numbers go on."""
     for kept in dataclasses.fields(state):
         if isinstance(getattr(state, kept.name), Tensor):

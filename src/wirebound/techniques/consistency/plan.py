@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from wirebound.errors import InputError, unknown_name
 from wirebound.model.compute_time import ComputeTime
+from wirebound.techniques.checks import require_counts
 
 #: Protocols whose workers push gradients to a server, and those whose workers average their models.
 WITH_SERVER = ("bsp", "ssp", "asp")
@@ -47,14 +48,7 @@ class Plan:
     def __post_init__(self) -> None:
         if self.protocol not in WITH_SERVER + AVERAGING:
             raise unknown_name("consistency protocol", self.protocol, WITH_SERVER + AVERAGING)
-        for value, what in (
-            (self.workers, "workers"),
-            (self.steps, "steps"),
-            (self.batch_size, "batch size"),
-            (self.snapshots, "snapshots"),
-        ):
-            if value < 1:
-                raise InputError(f"{what} = {value} must be at least 1")
+        require_counts(self, "workers", "steps", "batch_size", "snapshots")
         if self.learning_rate < 0 or self.server_s < 0:
             raise InputError(
                 f"learning rate {self.learning_rate} and server time {self.server_s} s must not be below 0"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from wirebound.errors import InputError
 from wirebound.model import Compressor
+from wirebound.techniques.checks import require_counts, require_momentum
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +34,10 @@ class LearningRun:
     test_samples: int | None = None
 
     def __post_init__(self) -> None:
-        for value, what in (
-            (self.steps, "steps"),
-            (self.batch_size, "batch size"),
-            (self.workers, "workers"),
-            (self.points, "points"),
-        ):
-            if value < 1:
-                raise InputError(f"{what} = {value} must be at least 1")
+        require_counts(self, "steps", "batch_size", "workers", "points")
         if not 0 < self.learning_rate < float("inf"):
             raise InputError(f"learning rate = {self.learning_rate} must be greater than 0 and finite")
-        if not 0 <= self.momentum < 1:
-            raise InputError(f"momentum = {self.momentum} must be at least 0 and less than 1")
+        require_momentum(self.momentum)
         if self.test_samples is not None and self.test_samples < self.workers:
             raise InputError(f"test samples = {self.test_samples} must be at least the {self.workers} workers")
         if self.warm_up_steps and (self.compressor is None or self.compressor.name != "dgc"):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from wirebound.techniques.compress.compressor import GradientCompressor
-from wirebound.techniques.compress.difference import Difference
+from wirebound.techniques.compress.difference import Difference, forget
 
 
 class Plan(Protocol):
@@ -73,7 +73,8 @@ class Exchange:
         self.sent_bytes += sum(gradient.numel() * gradient.element_size() for gradient in gradients)
         mean = torch.stack(list(gradients)).mean(0)
         for state in self._states.get(name, []):
-            if getattr(state, "residual", None) is not None:
-                mean += state.residual.view(mean.shape) / len(gradients)
-                state.residual = None
+            residual = getattr(state, "residual", None)
+            if residual is not None:
+                mean += residual.view(mean.shape) / len(gradients)
+                forget(state)  # some states keep what the residual follows from
         return mean

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from wirebound.errors import InputError
+from wirebound.techniques.checks import require_counts, require_momentum
 from wirebound.techniques.learning.data import DataSet, data_set
 from wirebound.techniques.learning.evaluation import endless_batches, evaluate, shard
 from wirebound.techniques.learning.models import learning_model, mean_loss
@@ -39,13 +40,10 @@ class Job:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for value, what in ((self.workers, "workers"), (self.batch_size, "batch size"), (self.steps, "steps")):
-            if value < 1:
-                raise InputError(f"{what} = {value} must be at least 1")
+        require_counts(self, "workers", "batch_size", "steps")
         if not self.learning_rate > 0:
             raise InputError(f"learning rate = {self.learning_rate} must be greater than zero")
-        if not 0 <= self.momentum < 1:
-            raise InputError(f"momentum = {self.momentum} must be at least 0 and less than 1")
+        require_momentum(self.momentum)
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
