@@ -21,10 +21,10 @@ from wirebound.techniques.process_group import Group, one_line
 from wirebound.techniques.server_protocol import (
     GOODBYE,
     Described,
+    Orders,
     Sending,
     expect,
     hear_introduction,
-    receive_order,
 )
 
 
@@ -73,8 +73,9 @@ class _Server:
             if pieces != descriptions[0]:
                 raise InputError(f"worker {worker} announced other messages than worker 0: give all the same groups")
         self._slots = {piece.number: self._slot(piece) for piece in descriptions[0]}
-        for worker in range(self._workers):
-            self._start(f"from-worker-{worker}", partial(self._receive, worker))
+        for worker, pieces in enumerate(descriptions):
+            orders = Orders(self._group, worker, len(pieces))
+            self._start(f"from-worker-{worker}", partial(self._receive, worker, orders))
             self._start(f"to-worker-{worker}", partial(self._answer, worker))
         for _ in range(2 * self._workers):
             if (error := self._ended.get()) is not None:
@@ -96,9 +97,9 @@ class _Server:
 
         threading.Thread(target=run, name=name, daemon=True).start()
 
-    def _receive(self, worker: int) -> None:
+    def _receive(self, worker: int, orders: Orders) -> None:
         with one_line(f"lost worker {worker}"):
-            while (index := receive_order(self._group, worker)) != GOODBYE:
+            while (index := orders.receive()) != GOODBYE:
                 slot = self._slots[index]
                 slot.receives[worker].wait()
                 with self._counting:

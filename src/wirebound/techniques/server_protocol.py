@@ -1,10 +1,15 @@
 """What workers and parameter servers say to each other, point to point.
 
 A worker introduces itself with the list of pieces that a server will get. Then, in any sequence: an order (the number
-of a piece) and right after it the piece. Each payload has a receive waiting for it under a tag of its own, so an order
-costs no round trip; it tells which payload to wait for. The server answers the same way.
+of a piece) and right after it the piece. Each payload has a receive waiting for it under a tag of its own; the order
+tells which payload to wait for. The server answers the same way.
+
+Gloo's receiver gives its word that it is ready on the connection that carries its own payloads, behind all of them that
+wait there for a slow link, and until then the sender holds back. So every receive, of orders too, is posted a step
+before it is needed: no word is ever waited for.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -45,11 +50,27 @@ class Sending:
             work.wait()
 
 
-def receive_order(group: Group, rank: int) -> int:
-    """Wait for an order, however long."""
-    order = torch.zeros(1, dtype=torch.int64)
-    group.recv([order], rank, _ORDERS).wait(PATIENT)
-    return int(order.item())
+class Orders:
+    """The orders that come from one rank, for `pieces` pieces and the goodbye; all may be under way at once."""
+
+    def __init__(self, group: Group, rank: int, pieces: int) -> None:
+        self._group, self._rank = group, rank
+        self._receives: deque[tuple[Tensor, dist.Work]] = deque()
+        for _ in range(pieces + 1):
+            self._expect()
+
+    def _expect(self) -> None:
+        order = torch.zeros(1, dtype=torch.int64)
+        self._receives.append((order, self._group.recv([order], self._rank, _ORDERS)))
+
+    def receive(self) -> int:
+        """Wait for the next order, however long."""
+        order, work = self._receives.popleft()
+        work.wait(PATIENT)
+        number = int(order.item())
+        if number != GOODBYE:  # whoever said it may be gone
+            self._expect()
+        return number
 
 
 def expect(group: Group, rank: int, index: int, values: Tensor) -> dist.Work:
@@ -70,7 +91,9 @@ def introduce(group: Group, server: int, pieces: Sequence[Described]) -> None:
 
 def hear_introduction(group: Group, worker: int) -> list[Described]:
     """Return the pieces that a worker announces."""
-    rows = torch.zeros(receive_order(group, worker), 3, dtype=torch.int64)
+    count = torch.zeros(1, dtype=torch.int64)
+    group.recv([count], worker, _ORDERS).wait(PATIENT)
+    rows = torch.zeros(int(count.item()), 3, dtype=torch.int64)
     if len(rows):
         group.recv([rows], worker, _ORDERS).wait()
     return [Described(index, length, _DTYPES[dtype]) for index, length, dtype in rows.tolist()]

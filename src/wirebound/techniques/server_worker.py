@@ -14,7 +14,7 @@ from wirebound.techniques.arrivals import Arrivals
 from wirebound.techniques.layout import Message, Piece
 from wirebound.techniques.process_group import Group, one_line
 from wirebound.techniques.recorder import Kind, MessageRecord, Recorder
-from wirebound.techniques.server_protocol import GOODBYE, Described, Sending, expect, introduce, receive_order
+from wirebound.techniques.server_protocol import GOODBYE, Described, Orders, Sending, expect, introduce
 from wirebound.techniques.synchronizer import Synchronizer, backward_order
 
 
@@ -50,11 +50,13 @@ class ServerConnections:
         self._pushes: list[queue.SimpleQueue[tuple[Sending, _Departure] | None]] = [
             queue.SimpleQueue() for _ in servers
         ]
+        self._answers: list[Orders] = []
         with one_line("a parameter server could not be reached"):
             for server in servers:
                 mine = [piece for piece in pieces if self._server_of[piece.number] == server]
                 described = [Described(piece.number, piece.values.numel(), piece.values.dtype) for piece in mine]
                 introduce(group, workers + server, described)
+                self._answers.append(Orders(group, workers + server, len(mine)))
         threads = [(f"push-{server}", partial(self._end_pushes, server)) for server in servers]
         threads += [(f"pull-{server}", partial(self._end_pulls, server)) for server in servers]
         self._threads = [arrivals.in_background(name, body) for name, body in threads]
@@ -94,7 +96,7 @@ class ServerConnections:
 
     def _end_pulls(self, server: int) -> None:
         with one_line(f"lost parameter server {server}"):
-            while (index := receive_order(self._group, self._workers + server)) != GOODBYE:
+            while (index := self._answers[server].receive()) != GOODBYE:
                 start_s = Recorder.clock()
                 work, departure = self._pulls.pop(index)
                 work.wait()

@@ -1,6 +1,6 @@
 """Communication takes the cores' time too: how much, and how it slows down compute that runs beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wirebound.errors import WireboundError
@@ -8,6 +8,7 @@ from wirebound.fit.communication import fit_communication
 from wirebound.model import Cluster, Method, Step, Workload
 from wirebound.profile.spread import median
 from wirebound.simulate.collectives import ring_sent_bytes
+from wirebound.simulate.cost import Cost
 from wirebound.simulate.step import simulate_step
 from wirebound.simulate.timeline import Timeline, timeline_of
 from wirebound.testbed.ranks import GlooRanks
@@ -51,17 +52,27 @@ def measure_processor_cost(group: GlooRanks, rate_Bps: float, *, repetitions: in
     }
     answers = group.ask(order)
     busy = {size: [s / in_a_row[size] for a in answers for s in a["busy_s"][str(size)]] for size in _SIZES}
-    ranks = group.network.ranks
-    fitted = fit_communication(
-        [ring_sent_bytes(size, ranks) for size in _SIZES], [max(median(busy[size]), 1e-7) for size in _SIZES]
-    )
+    return fit_processor_cost({ring_sent_bytes(size, group.network.ranks): median(busy[size]) for size in _SIZES})
+
+
+def fit_processor_cost(busy_s: Mapping[float, float]) -> ProcessorCost:
+    """Fit the cost to seconds of a core by the bytes that a rank sends."""
+    fitted = fit_communication(list(busy_s), [max(seconds, 1e-7) for seconds in busy_s.values()])
     return ProcessorCost(fitted.alpha_s, fitted.beta_s_per_byte)
 
 
 def contended_step(
-    workload: Workload, cluster: Cluster, method: Method, cost: ProcessorCost, *, cores: int
+    workload: Workload,
+    cluster: Cluster,
+    method: Method,
+    processor: ProcessorCost,
+    *,
+    cores: int,
+    cost: Cost | None = None,
 ) -> tuple[Step, Workload]:
     """Return the engine's step where communication takes `cores` away from compute, and the workload as it then is.
+
+    `cost` is the function from a message's bytes to its seconds, where it is not the cluster's (see `simulate_step`).
 
     A message keeps all ranks' communication busy: P ranks on C cores take P·t/C of each core, t being a rank's cost of
     the message, evenly over its time on the wire. A parameter server works as much as the worker that talks to it, so
@@ -70,13 +81,13 @@ def contended_step(
     """
     share = cluster.workers / cores * (1 if method.architecture == "all-reduce" else 2)
     slowed = workload
-    step = simulate_step(slowed, cluster, method, include_vector_add=False)
+    step = simulate_step(slowed, cluster, method, include_vector_add=False, cost=cost)
     for _ in range(_ROUNDS):
         timeline = timeline_of(step, slowed, cluster, method)
-        following = _slowed(workload, slowed, timeline, cost, share)
+        following = _slowed(workload, slowed, timeline, processor, share)
         settled = abs(following.compute_s - slowed.compute_s) < _SETTLED_S
         slowed = following
-        step = simulate_step(slowed, cluster, method, include_vector_add=False)
+        step = simulate_step(slowed, cluster, method, include_vector_add=False, cost=cost)
         if settled:
             return step, slowed
     return step, slowed
