@@ -1,14 +1,14 @@
 """Communication takes the cores' time too: how much, and how it slows down compute that runs beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from wirebound.errors import WireboundError
 from wirebound.fit.communication import fit_communication
 from wirebound.model import Cluster, Method, Step, Workload
 from wirebound.profile.spread import median
 from wirebound.simulate.collectives import ring_sent_bytes
-from wirebound.simulate.cost import Cost
 from wirebound.simulate.step import simulate_step
 from wirebound.simulate.timeline import Timeline, timeline_of
 from wirebound.testbed.ranks import GlooRanks
@@ -20,6 +20,8 @@ _MOST_IN_A_ROW = 16
 #: Compute never stops altogether.
 _MOST_TAKEN = 0.95
 _ROUNDS, _SETTLED_S = 30, 1e-6
+
+Simulate = Callable[[Workload, Cluster, Method], Step]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +70,11 @@ def contended_step(
     processor: ProcessorCost,
     *,
     cores: int,
-    cost: Cost | None = None,
+    simulate: Simulate | None = None,
 ) -> tuple[Step, Workload]:
     """Return the engine's step where communication takes `cores` away from compute, and the workload as it then is.
 
-    `cost` is the function from a message's bytes to its seconds, where it is not the cluster's (see `simulate_step`).
+    `simulate` gives the step of a workload where that is not `simulate_step`'s.
 
     A message keeps all ranks' communication busy: P ranks on C cores take P·t/C of each core, t being a rank's cost of
     the message, evenly over its time on the wire. A parameter server works as much as the worker that talks to it, so
@@ -80,14 +82,15 @@ def contended_step(
     again until it stays the same.
     """
     share = cluster.workers / cores * (1 if method.architecture == "all-reduce" else 2)
+    simulate = simulate or partial(simulate_step, include_vector_add=False)
     slowed = workload
-    step = simulate_step(slowed, cluster, method, include_vector_add=False, cost=cost)
+    step = simulate(slowed, cluster, method)
     for _ in range(_ROUNDS):
         timeline = timeline_of(step, slowed, cluster, method)
         following = _slowed(workload, slowed, timeline, processor, share)
         settled = abs(following.compute_s - slowed.compute_s) < _SETTLED_S
         slowed = following
-        step = simulate_step(slowed, cluster, method, include_vector_add=False, cost=cost)
+        step = simulate(slowed, cluster, method)
         if settled:
             return step, slowed
     return step, slowed

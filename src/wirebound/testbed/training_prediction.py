@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from wirebound.model import Cluster, Codec, Compressor, Method, Step, Workload
@@ -14,6 +15,7 @@ from wirebound.testbed.message_link import message_link
 from wirebound.testbed.processor_cost import ProcessorCost, contended_step, measure_processor_cost
 from wirebound.testbed.ranks import GlooRanks
 from wirebound.testbed.served_calibration import calibrate_served
+from wirebound.testbed.served_step import served_step
 from wirebound.testbed.training_case import TrainingCase, profile_job, profiled_techniques, with_codec
 
 _CALIBRATION_ROUNDS = 3
@@ -128,9 +130,11 @@ def _predict_served(
 ) -> Prediction:
     """The step with parameter servers, whose messages take what the calibration of servers says."""
     cluster = Cluster(nodes=case.ranks, inter=calibration.link(case.rate_Bps))
-    cost = None if case.method.has_stages else calibration.cost(case.rate_Bps)
+    simulate = None
+    if not case.method.has_stages:  # else both directions are busy all the time, and nothing rests
+        simulate = partial(served_step, calibration=calibration, rate_Bps=case.rate_Bps)
     cores = usable_cores() or 1
-    step, slowed = contended_step(workload, cluster, case.method, processor, cores=cores, cost=cost)
+    step, slowed = contended_step(workload, cluster, case.method, processor, cores=cores, simulate=simulate)
     return Prediction(case, step, slowed)
 
 
