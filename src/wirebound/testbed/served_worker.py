@@ -32,17 +32,17 @@ def time_served(rank: int, order: Order, pace: Callable[[Order], int]) -> Order:
     workers, servers = order["workers"], order["servers"]
     store = FileStore(order["store"], workers + servers)
     meeting = Meeting(store, rank, workers, servers, timeout_s=order["timeout_s"])
-    group = meeting.with_servers()
+    groups = meeting.with_servers()
     if meeting.is_server:
         run_promptly(os.getpid())  # it does nothing but communicate
         paced = pace(order)
-        serve(group, workers)
+        serve(groups, workers)
         return {"paced_connections": paced}
     names = [str(size) for size in order["sizes"]]
     parameters = {name: nn.Parameter(torch.zeros(int(name) // 4)) for name in names}
     pieces = cut(lay_out(parameters, [[name] for name in names]), float("inf"))
     arrivals = Arrivals(pieces, order["timeout_s"])
-    connections = ServerConnections(group, workers, pieces, arrivals, None)
+    connections = ServerConnections(groups, workers, pieces, arrivals, None)
     prompt = threading.Event()
     told: list[dict[str, tuple[float, float, float]]] = []
 
