@@ -16,7 +16,8 @@ it sent: its peer begins half a payload later, so that the stage takes one and a
 
 Not in it is what a message leaves to the next one: gloo's receiver says that it is ready on the connection on which it
 has just sent, behind the rest that the pacer makes it take. With servers a small message after a large one so takes up
-to half of the large one's time, and many small tensors between large ones take longer than predicted.
+to half of the large one's time, and many small tensors between large ones take longer than predicted. The servers of
+training have receives waiting all the time, and `served_step` follows the rests from message to message.
 """
 
 import itertools
@@ -78,7 +79,7 @@ class Calibration:
         bandwidth = rate_Bps * self.share
         if self.gathers:
             return lambda size: (
-                (self.ranks - 1) * _stage_s(self.latency_s, self.gathered_bytes(size) / bandwidth, self.sharpness)
+                (self.ranks - 1) * stage_s(self.latency_s, self.gathered_bytes(size) / bandwidth, self.sharpness)
             )
         if self.servers:
             return lambda size: _served_s(self, size, bandwidth)
@@ -145,14 +146,15 @@ def fit_trains(
     return replace(calibration(best, *shape), worst_residual=worst)
 
 
-def _stage_s(latency_s: float, wire_s: float, sharpness: float) -> float:
+def stage_s(latency_s: float, wire_s: float, sharpness: float) -> float:
+    """Return the seconds of a stage of α = `latency_s`, whose bytes take `wire_s`: (α^m + w^m)^(1/m)."""
     longer, shorter = max(latency_s, wire_s), min(latency_s, wire_s)
     # The larger one is taken out: powers of microseconds would vanish.
     return longer * (1 + (shorter / longer) ** sharpness) ** (1 / sharpness) if longer > 0 else 0.0
 
 
 def _ring_s(size: float, ranks: int, bandwidth: float, latency_s: float, sharpness: float) -> float:
-    return 2 * (ranks - 1) * _stage_s(latency_s, size / (ranks * bandwidth), sharpness)
+    return 2 * (ranks - 1) * stage_s(latency_s, size / (ranks * bandwidth), sharpness)
 
 
 def _served_s(calibration: Calibration, size: float, bandwidth: float) -> float:
@@ -165,4 +167,4 @@ def _served_s(calibration: Calibration, size: float, bandwidth: float) -> float:
     if whole:
         later = calibration.later_bursts * burst
         ahead = burst + later * (math.ceil((share - burst) / later) - 1) if share > burst else 0.0
-    return _stage_s(2 * calibration.latency_s, max(share, 2 * ahead) / rate, calibration.sharpness)
+    return stage_s(2 * calibration.latency_s, max(share, 2 * ahead) / rate, calibration.sharpness)

@@ -8,10 +8,11 @@ from typing import Any
 from wirebound.model import Cluster, Codec, Compressor, Method, Step, Workload
 from wirebound.profile.machine import usable_cores
 from wirebound.simulate.compressors import rule_of
+from wirebound.simulate.step import simulate_step
 from wirebound.testbed.calibration import Calibration, calibrate
 from wirebound.testbed.codec_cost import codec_in_place
 from wirebound.testbed.compute_profile import between_profiles, profiled_workload
-from wirebound.testbed.message_link import message_link
+from wirebound.testbed.message_link import message_link, stage_link
 from wirebound.testbed.processor_cost import ProcessorCost, contended_step, measure_processor_cost
 from wirebound.testbed.ranks import GlooRanks
 from wirebound.testbed.served_calibration import calibrate_served
@@ -131,7 +132,11 @@ def _predict_served(
     """The step with parameter servers, whose messages take what the calibration of servers says."""
     cluster = Cluster(nodes=case.ranks, inter=calibration.link(case.rate_Bps))
     simulate = None
-    if not case.method.has_stages:  # else both directions are busy all the time, and nothing rests
+    if case.method.has_stages:  # both directions are busy all the time, and nothing rests
+        pieces = simulate_step(workload, cluster, case.method, include_vector_add=False).messages
+        link = stage_link(calibration, [piece.size for piece in pieces], case.rate_Bps)
+        cluster = Cluster(nodes=case.ranks, inter=link)
+    else:
         simulate = partial(served_step, calibration=calibration, rate_Bps=case.rate_Bps)
     cores = usable_cores() or 1
     step, slowed = contended_step(workload, cluster, case.method, processor, cores=cores, simulate=simulate)
