@@ -36,7 +36,7 @@ def key(case: dict) -> tuple:
 
 
 def test_something_is_recorded():
-    assert {"2ranks", "4ranks", "compressors", "full"} <= set(NAMES)
+    assert {"2ranks", "4ranks", "compressors", "full", "half_resnet18"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
