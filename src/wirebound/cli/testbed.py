@@ -136,7 +136,11 @@ def run(
     ] = None,
     rates: Annotated[
         str | None,
-        typer.Option("--rates", metavar="LIST", help="Of each link. [default: 100,500 Mbps; trained: 200 Mbps too; more with --full]"),
+        typer.Option(
+            "--rates",
+            metavar="LIST",
+            help="Of each link. [default: 100,500 Mbps; trained: 200 Mbps too; more with --full]",
+        ),
     ] = None,
     ranks: Annotated[
         str | None,
