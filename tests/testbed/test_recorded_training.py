@@ -1,6 +1,7 @@
 """The recorded training runs: predicted before they were measured, whole, naming nobody, and as near as is claimed."""
 
 import hashlib
+import itertools
 import json
 import re
 from pathlib import Path
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from wirebound.testbed.accuracy import accuracy_of_cases
+from wirebound.testbed.training_case import METHODS
 from wirebound.testbed_figures import comparison_figure, measured_and_predicted_figure, typical_case
 
+MBPS = 125_000.0
 RECORDED = Path(__file__).parents[2] / "data" / "recorded"
 PRIVATE = re.compile(r"/home|/root|/tmp|/Users|\\Users|\d+\.\d+\.\d+\.\d+|hostname")
 NAMES = sorted(
@@ -33,7 +36,7 @@ def key(case: dict) -> tuple:
 
 
 def test_something_is_recorded():
-    assert {"2ranks", "4ranks", "compressors"} <= set(NAMES)
+    assert {"2ranks", "4ranks", "compressors", "full", "half_resnet18"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -78,13 +81,26 @@ def test_the_accuracy_is_that_of_the_cases(name: str):
     assert (results["accuracy"]["pairs"], results["accuracy"]["right"]) == (found.pairs, found.right)
 
 
-@pytest.mark.parametrize("name", ["2ranks", "4ranks"])
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"compressors"}))
 def test_other_rates_are_predicted_as_near_as_is_claimed(name: str):
     found = accuracy_of_cases([case for case in results_of(name)["cases"] if case["held_out"]])
     assert found.median_error < 0.05
     assert found.p90_error < 0.15
     assert found.right_share is not None
     assert found.right_share >= 0.95
+
+
+def test_the_full_set_has_every_technique_with_servers_and_without_at_every_rate():
+    results = results_of("full")
+    settings = {(case["ranks"], case["rate_Bps"] / MBPS, case["method"]) for case in results["cases"]}
+    assert settings == set(itertools.product((2, 4), (50, 100, 200, 500, 1000), METHODS))
+    served = [case for case in results["cases"] if case["servers"]]
+    found = accuracy_of_cases(served)
+    assert found.median_error < 0.05
+    assert found.p90_error < 0.15
+    # The servers' links too were calibrated at one rate.
+    calibrations = json.loads(predictions_of("full"))["calibrations"]
+    assert {c["served"]["rate_Bps"] for c in calibrations} == {results["calibration_rate_Bps"]}
 
 
 def test_compressors_are_predicted_as_near_as_is_claimed():

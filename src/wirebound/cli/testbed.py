@@ -135,7 +135,11 @@ def run(
     ] = None,
     rates: Annotated[
         str | None,
-        typer.Option("--rates", metavar="LIST", help="Of each link. [default: 100 Mbps,500 Mbps; more with --full]"),
+        typer.Option(
+            "--rates",
+            metavar="LIST",
+            help="Of each link. [default: 100,500 Mbps; trained: 200 Mbps too; more with --full]",
+        ),
     ] = None,
     ranks: Annotated[
         str | None,
@@ -183,8 +187,8 @@ def run(
     and with the study's own techniques, after a profile of their compute in as many processes. Either way the links
     are calibrated at one rate, the middle one, for each number of ranks, and the predictions are written and hashed
     before the processes that are measured start. The quick default takes about a minute and a half, --full up to ten.
-    Where gradients of a replay are scaled, a rate stands for rate ÷ scale. Parameter servers can be named for training
-    too; that small messages wait behind large ones on the way to them is not predicted.
+    Where gradients of a replay are scaled, a rate stands for rate ÷ scale. Training --full takes small-vgg, unless
+    models or rates are named, over the fast links only.
 
     \b
     Example: wirebound testbed run --out runs/testbed

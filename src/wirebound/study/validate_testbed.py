@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 #: Bytes of the messages of a calibration that does not tell them.
 _SIZES_UNTOLD = (1024, 4096, 16384, 65536, 262144, 524288, 1048576, 2097152)
 #: Columns that say under which conditions a method was measured.
-SETTING = ["kind", "workload", "batch", "ranks", "rate_mbps"]
+SETTING = ["run", "kind", "workload", "batch", "ranks", "rate_mbps"]
 
 
 def recorded_folder() -> Path | None:
@@ -59,12 +59,13 @@ def recorded_runs(folder: Path | None = None) -> list[tuple[dict[str, Any], dict
 def recorded_cases(folder: Path | None = None) -> pd.DataFrame:
     """Return every recorded case, predicted first and then measured, in seconds, with its error in percent.
 
-    Columns: kind (``replay``, or what else the schema says), workload, batch (0 where it does not vary), ranks,
-    rate_mbps (NaN without a limit), method (with its compressor where there is one), `held_out` (false where the
-    network was calibrated at this rate with training of its own), predicted_s, measured_s, ape.
+    Columns: run (its number), kind (``replay``, or what else the schema says), workload, batch (0 where it does not
+    vary), ranks, rate_mbps (NaN without a limit), method (with its compressor where there is one), `held_out` (false
+    where the network was calibrated at this rate with training of its own), predicted_s, measured_s, ape.
     """
     rows = [
         {
+            "run": number,
             "kind": run["schema"].removeprefix("wirebound-testbed-"),
             "workload": str(case.get("model") or run["workload"]).partition(" ")[0],
             "batch": int(case.get("batch_size") or 0),
@@ -75,7 +76,7 @@ def recorded_cases(folder: Path | None = None) -> pd.DataFrame:
             "predicted_s": float(case["predicted_s"]),
             "measured_s": float(case["measured_s"]),
         }
-        for run, _ in recorded_runs(folder)
+        for number, (run, _) in enumerate(recorded_runs(folder))
         for case in run["cases"]
     ]
     table = pd.DataFrame(rows, columns=[*SETTING, "method", "held_out", "predicted_s", "measured_s"])
@@ -84,7 +85,7 @@ def recorded_cases(folder: Path | None = None) -> pd.DataFrame:
 
 
 def order_of_pairs(cases: pd.DataFrame) -> tuple[int, int]:
-    """Return of how many pairs of methods of one setting the faster one was predicted, and how many pairs there are."""
+    """Return of how many pairs of methods of one setting of a run the faster was predicted, and how many there are."""
     groups = [group for _, group in cases.groupby(SETTING, dropna=False)]
     counts = [pairs_in_order(list(group["predicted_s"]), list(group["measured_s"])) for group in groups]
     return sum(right for right, _ in counts), sum(pairs for _, pairs in counts)

@@ -7,7 +7,7 @@ from torch.optim import Optimizer
 
 from wirebound.techniques.layout import Message, Piece
 from wirebound.techniques.priority import ByteScheduler
-from wirebound.techniques.process_group import Group
+from wirebound.techniques.process_group import ServerGroups
 from wirebound.techniques.server_worker import ServerConnections, broadcast_among_workers
 
 
@@ -15,7 +15,7 @@ class PriorityServers(ByteScheduler):
     """Pushes partitions by urgency; averages are pulled as the servers complete them.
 
     The credit counts bytes that are being pushed. It must not count those that wait for other workers: two workers
-    that had spent theirs on different partitions would wait for each other for ever. `group` and `workers` as in
+    that had spent theirs on different partitions would wait for each other for ever. `connections` and `workers` as in
     `ParameterServers`, the other arguments are those of `ByteScheduler`.
     """
 
@@ -23,14 +23,14 @@ class PriorityServers(ByteScheduler):
         self,
         model: nn.Module,
         optimizer: Optimizer,
-        group: Group,
+        connections: ServerGroups,
         workers: int,
         priority: Sequence[str] | None = None,
         **options: object,
     ) -> None:
-        self._group, self._workers = group, workers
+        self._group, self._workers = connections.payloads, workers
         super().__init__(model, optimizer, priority, **options)  # type: ignore[arg-type]
-        self._servers = ServerConnections(group, workers, self.pieces, self._arrivals, self._recorder)
+        self._servers = ServerConnections(connections, workers, self.pieces, self._arrivals, self._recorder)
         self._sender = self._arrivals.in_background("sender", self._send_by_urgency)
 
     def close(self) -> None:

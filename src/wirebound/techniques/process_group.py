@@ -18,6 +18,14 @@ Group = Any
 PATIENT = timedelta(days=7)
 
 
+@dataclass(frozen=True, slots=True)
+class ServerGroups:
+    """Workers and parameter servers, connected twice: small orders do not wait behind payloads, nor hold them up."""
+
+    payloads: Group
+    orders: Group
+
+
 @dataclass
 class Meeting:
     """Where the processes of one job find each other: ranks 0 … `workers` − 1 train, `servers` more ranks serve.
@@ -57,12 +65,15 @@ class Meeting:
         backend = "gloo" if for_orders else self.backend
         return fifo_group(store, self.rank, self.workers, backend=backend, timeout_s=self.timeout_s)
 
-    def with_servers(self) -> Group:
-        """Connect workers and servers and return their group; all of them call this in the same order."""
+    def with_servers(self) -> ServerGroups:
+        """Connect workers and servers and return their groups; all of them call this in the same order."""
         if not self.servers:
             raise InputError("this technique needs at least 1 parameter server: give servers=1")
-        store = self._store("servers")
-        return fifo_group(store, self.rank, self.workers + self.servers, timeout_s=self.timeout_s)
+        payloads, orders = (
+            fifo_group(self._store(kind), self.rank, self.workers + self.servers, timeout_s=self.timeout_s)
+            for kind in ("payloads", "server-orders")
+        )
+        return ServerGroups(payloads, orders)
 
     def _store(self, kind: str) -> Store:
         self._groups_made[kind] = self._groups_made.get(kind, 0) + 1

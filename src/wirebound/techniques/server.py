@@ -17,14 +17,14 @@ from torch import Tensor
 from torch import distributed as dist
 
 from wirebound.errors import InputError
-from wirebound.techniques.process_group import Group, one_line
+from wirebound.techniques.process_group import ServerGroups, one_line
 from wirebound.techniques.server_protocol import (
     GOODBYE,
     Described,
+    Orders,
     Sending,
     expect,
     hear_introduction,
-    receive_order,
 )
 
 
@@ -46,20 +46,20 @@ class _Slot:
     count: int = 0
 
 
-def serve(group: Group, workers: int) -> Served:
-    """Serve ranks 0 … `workers` − 1 of `group` from their introduction to their goodbye.
+def serve(groups: ServerGroups, workers: int) -> Served:
+    """Serve ranks 0 … `workers` − 1 of `groups` from their introduction to their goodbye.
 
     Raises `InputError` when the workers announce different messages, `WireboundError` when one of them goes without
     goodbye.
     """
-    return _Server(group, workers).run()
+    return _Server(groups, workers).run()
 
 
 class _Server:
     """Two threads per worker: one receives its pieces, one sends it the averages."""
 
-    def __init__(self, group: Group, workers: int) -> None:
-        self._group, self._workers = group, workers
+    def __init__(self, groups: ServerGroups, workers: int) -> None:
+        self._groups, self._workers = groups, workers
         self._counting = threading.Lock()
         self._averages = self._bytes = 0
         self._answers: list[queue.SimpleQueue[int]] = [queue.SimpleQueue() for _ in range(workers)]
@@ -68,13 +68,14 @@ class _Server:
 
     def run(self) -> Served:
         with one_line("a worker left before it had introduced itself"):
-            descriptions = [hear_introduction(self._group, worker) for worker in range(self._workers)]
+            descriptions = [hear_introduction(self._groups, worker) for worker in range(self._workers)]
         for worker, pieces in enumerate(descriptions):
             if pieces != descriptions[0]:
                 raise InputError(f"worker {worker} announced other messages than worker 0: give all the same groups")
         self._slots = {piece.number: self._slot(piece) for piece in descriptions[0]}
-        for worker in range(self._workers):
-            self._start(f"from-worker-{worker}", partial(self._receive, worker))
+        for worker, pieces in enumerate(descriptions):
+            orders = Orders(self._groups, worker, len(pieces))
+            self._start(f"from-worker-{worker}", partial(self._receive, worker, orders))
             self._start(f"to-worker-{worker}", partial(self._answer, worker))
         for _ in range(2 * self._workers):
             if (error := self._ended.get()) is not None:
@@ -83,7 +84,7 @@ class _Server:
 
     def _slot(self, piece: Described) -> _Slot:
         received = [torch.empty(piece.length, dtype=piece.dtype) for _ in range(self._workers)]
-        receives = [expect(self._group, worker, piece.number, values) for worker, values in enumerate(received)]
+        receives = [expect(self._groups, worker, piece.number, values) for worker, values in enumerate(received)]
         return _Slot(received, receives, torch.empty(piece.length, dtype=piece.dtype))
 
     def _start(self, name: str, body: Callable[[], None]) -> None:
@@ -96,9 +97,9 @@ class _Server:
 
         threading.Thread(target=run, name=name, daemon=True).start()
 
-    def _receive(self, worker: int) -> None:
+    def _receive(self, worker: int, orders: Orders) -> None:
         with one_line(f"lost worker {worker}"):
-            while (index := receive_order(self._group, worker)) != GOODBYE:
+            while (index := orders.receive()) != GOODBYE:
                 slot = self._slots[index]
                 slot.receives[worker].wait()
                 with self._counting:
@@ -116,7 +117,7 @@ class _Server:
         slot.average /= self._workers
         # No worker pushes this piece again before it has its average: the buffers are free for the next step.
         slot.count = 0
-        slot.receives = [expect(self._group, worker, index, values) for worker, values in enumerate(slot.received)]
+        slot.receives = [expect(self._groups, worker, index, values) for worker, values in enumerate(slot.received)]
         with self._counting:
             self._averages += 1
             self._bytes += slot.average.numel() * slot.average.element_size()
@@ -126,5 +127,5 @@ class _Server:
     def _answer(self, worker: int) -> None:
         with one_line(f"lost worker {worker}"):
             while (index := self._answers[worker].get()) != GOODBYE:
-                Sending(self._group, worker, index, self._slots[index].average).wait()
-            Sending(self._group, worker, GOODBYE).wait()
+                Sending(self._groups, worker, index, self._slots[index].average).wait()
+            Sending(self._groups, worker, GOODBYE).wait()

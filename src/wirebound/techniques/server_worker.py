@@ -12,9 +12,9 @@ from torch import distributed as dist
 from wirebound.errors import InputError
 from wirebound.techniques.arrivals import Arrivals
 from wirebound.techniques.layout import Message, Piece
-from wirebound.techniques.process_group import Group, one_line
+from wirebound.techniques.process_group import Group, ServerGroups, one_line
 from wirebound.techniques.recorder import Kind, MessageRecord, Recorder
-from wirebound.techniques.server_protocol import GOODBYE, Described, Sending, expect, introduce, receive_order
+from wirebound.techniques.server_protocol import GOODBYE, Described, Orders, Sending, expect, introduce
 from wirebound.techniques.synchronizer import Synchronizer, backward_order
 
 
@@ -32,29 +32,38 @@ def server_shares(sizes: Sequence[int], servers: int) -> list[int]:
 class ServerConnections:
     """Pushes pieces to the servers and pulls their averages, which end up where the gradients were.
 
-    `group` has the workers, then the servers. Two threads per server: one waits for pushes to end, one for averages.
+    `groups` have the workers, then the servers. Two threads per server: one waits for pushes to end, one for averages.
     Gradients on a GPU pass through pinned memory.
     """
 
     def __init__(
-        self, group: Group, workers: int, pieces: Sequence[Piece], arrivals: Arrivals, recorder: Recorder | None
+        self,
+        groups: ServerGroups,
+        workers: int,
+        pieces: Sequence[Piece],
+        arrivals: Arrivals,
+        recorder: Recorder | None,
     ) -> None:
-        if group.size() <= workers:
-            raise InputError(f"{workers} workers in a group of {group.size()}: parameter servers are missing")
-        self._group, self._workers = group, workers
+        size = groups.payloads.size()
+        if size <= workers:
+            raise InputError(f"{workers} workers in a group of {size}: parameter servers are missing")
+        self._groups, self._workers = groups, workers
         self._arrivals, self._recorder = arrivals, recorder
         self._host = [_host_copy(piece.values) for piece in pieces]
-        servers = range(group.size() - workers)
+        servers = range(size - workers)
         self._server_of = server_shares([piece.size for piece in pieces], len(servers))
-        self._pulls: dict[int, tuple[dist.Work, _Departure]] = {}
+        self._pulls: dict[int, _Departure] = {}
         self._pushes: list[queue.SimpleQueue[tuple[Sending, _Departure] | None]] = [
             queue.SimpleQueue() for _ in servers
         ]
+        self._answers: list[Orders] = []
         with one_line("a parameter server could not be reached"):
             for server in servers:
                 mine = [piece for piece in pieces if self._server_of[piece.number] == server]
                 described = [Described(piece.number, piece.values.numel(), piece.values.dtype) for piece in mine]
-                introduce(group, workers + server, described)
+                introduce(groups, workers + server, described)
+                self._answers.append(Orders(groups, workers + server, len(mine)))
+            self._receives = [self._expect(piece.number) for piece in pieces]
         threads = [(f"push-{server}", partial(self._end_pushes, server)) for server in servers]
         threads += [(f"pull-{server}", partial(self._end_pulls, server)) for server in servers]
         self._threads = [arrivals.in_background(name, body) for name, body in threads]
@@ -65,11 +74,9 @@ class ServerConnections:
         if host is not piece.values:
             host.copy_(piece.values)
         departure = _Departure(piece, piece.message.step, piece.message.ready_s, Recorder.clock(), pushed)
+        self._pulls[piece.number] = departure
         with one_line(f"lost parameter server {server}"):
-            # The average comes into the memory that is sent from: the server answers only after the last byte.
-            work = expect(self._group, self._workers + server, piece.number, host)
-            self._pulls[piece.number] = (work, departure)
-            sending = Sending(self._group, self._workers + server, piece.number, host)
+            sending = Sending(self._groups, self._workers + server, piece.number, host)
         self._pushes[server].put((sending, departure))
 
     def close(self) -> None:
@@ -77,9 +84,13 @@ class ServerConnections:
         for server, pushes in enumerate(self._pushes):
             pushes.put(None)
             with one_line(f"lost parameter server {server}"):
-                Sending(self._group, self._workers + server, GOODBYE).wait()
+                Sending(self._groups, self._workers + server, GOODBYE).wait()
         for thread in self._threads:
             thread.join()
+
+    def _expect(self, index: int) -> dist.Work:
+        """Expect an average in the memory that is sent from: the server answers only after the last byte."""
+        return expect(self._groups, self._workers + self._server_of[index], index, self._host[index])
 
     def _end_pushes(self, server: int) -> None:
         before = 0.0
@@ -94,10 +105,11 @@ class ServerConnections:
 
     def _end_pulls(self, server: int) -> None:
         with one_line(f"lost parameter server {server}"):
-            while (index := receive_order(self._group, self._workers + server)) != GOODBYE:
+            while (index := self._answers[server].receive()) != GOODBYE:
                 start_s = Recorder.clock()
-                work, departure = self._pulls.pop(index)
-                work.wait()
+                departure = self._pulls.pop(index)
+                self._receives[index].wait()
+                self._receives[index] = self._expect(index)
                 if self._host[index] is not departure.piece.values:
                     departure.piece.values.copy_(self._host[index])
                 self._record("pull", departure, start_s)
@@ -140,8 +152,8 @@ def broadcast_among_workers(group: Group, workers: int, tensor: Tensor) -> None:
 class ParameterServers(Synchronizer):
     """Pushes each message to parameter servers and pulls its average, in the agreed order.
 
-    `group` has `workers` workers, then the servers, which run `server.serve` at the same time. A message is cut into
-    pieces of `partition_bytes`, which are dealt out to the servers by size. One message at a time is pushed, then
+    `connections` have `workers` workers, then the servers, which run `server.serve` at the same time. A message is cut
+    into pieces of `partition_bytes`, which are dealt out to the servers by size. One message at a time is pushed, then
     pulled; `pipelined`, the next is pushed while earlier ones are pulled. After `timeout_s` seconds of waiting the
     worker gives up. The other arguments are those of `Synchronizer`.
     """
@@ -149,7 +161,7 @@ class ParameterServers(Synchronizer):
     def __init__(
         self,
         model: nn.Module,
-        group: Group,
+        connections: ServerGroups,
         workers: int,
         groups: Sequence[Sequence[str]] | None = None,
         *,
@@ -159,13 +171,13 @@ class ParameterServers(Synchronizer):
         recorder: Recorder | None = None,
         timeout_s: float = 300.0,
     ) -> None:
-        self._group, self._workers = group, workers
+        self._group, self._workers = connections.payloads, workers
         super().__init__(
             model, groups, partition_bytes=partition_bytes, unused_parameters=unused_parameters, recorder=recorder
         )
         self._pipelined = pipelined
         self._arrivals = Arrivals(self.pieces, timeout_s)
-        self._servers = ServerConnections(group, workers, self.pieces, self._arrivals, recorder)
+        self._servers = ServerConnections(connections, workers, self.pieces, self._arrivals, recorder)
         self._waiting: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._sender = self._arrivals.in_background("sender", self._send_in_turn)
 
@@ -195,14 +207,18 @@ class ParameterServers(Synchronizer):
         self._servers.close()
 
 
-def bsp_ps(model: nn.Module, group: Group, workers: int, **options: object) -> ParameterServers:
+def bsp_ps(model: nn.Module, connections: ServerGroups, workers: int, **options: object) -> ParameterServers:
     """Bulk-synchronous: all gradients in one message, which is full when backward ends. Options: `ParameterServers`."""
-    return ParameterServers(model, group, workers, [backward_order(model)], **options)  # type: ignore[arg-type]
+    return ParameterServers(model, connections, workers, [backward_order(model)], **options)  # type: ignore[arg-type]
 
 
 def wfbp_ps(
-    model: nn.Module, group: Group, workers: int, order: Sequence[str] | None = None, **options: object
+    model: nn.Module,
+    connections: ServerGroups,
+    workers: int,
+    order: Sequence[str] | None = None,
+    **options: object,
 ) -> ParameterServers:
     """Wait-free backpropagation: one message per tensor, as in `allreduce.wfbp`. Options: `ParameterServers`."""
     order = backward_order(model) if order is None else order
-    return ParameterServers(model, group, workers, [[name] for name in order], **options)  # type: ignore[arg-type]
+    return ParameterServers(model, connections, workers, [[name] for name in order], **options)  # type: ignore[arg-type]

@@ -170,10 +170,10 @@ def run_rank(job: Job, meeting: Meeting, *, on_connected: Callable[[], None] | N
     if not meeting.is_server:
         return dataclasses.asdict(train(job, meeting, on_connected=on_connected))
     torch.set_num_threads(1)
-    group = meeting.with_servers()
+    groups = meeting.with_servers()
     if on_connected is not None:
         on_connected()
-    return {"pid": os.getpid(), **serve(group, meeting.workers)._asdict()}
+    return {"pid": os.getpid(), **serve(groups, meeting.workers)._asdict()}
 
 
 def run_job(job: Job, *, time_limit_s: float = 600.0, environment: Mapping[str, str] | None = None) -> JobResult:

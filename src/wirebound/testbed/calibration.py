@@ -8,6 +8,7 @@ A shaper lets up to `burst_bytes` of a connection pass at once and then makes it
 the rest of the one before. With servers the way back begins as soon as the bytes are there, so that a message of one
 burst per connection costs the way there only: the two directions rest side by side. Longer messages pass burst by
 burst where the kernel paces whole packets, or evenly after the first where a bucket of tokens fills; the fit finds out.
+So it does whether the kernel sends a first packet of one segment and then packets of two, as Linux does on loopback.
 
 An all-gather sends a worker's payload in two halves, and P−1 such stages take it round. Where a half is longer than a
 burst, the worker that was told first that its peer is ready sends, and its own word that it is ready rests behind what
@@ -15,7 +16,8 @@ it sent: its peer begins half a payload later, so that the stage takes one and a
 
 Not in it is what a message leaves to the next one: gloo's receiver says that it is ready on the connection on which it
 has just sent, behind the rest that the pacer makes it take. With servers a small message after a large one so takes up
-to half of the large one's time, and many small tensors between large ones take longer than predicted.
+to half of the large one's time, and many small tensors between large ones take longer than predicted. The servers of
+training have receives waiting all the time, and `served_step` follows the rests from message to message.
 """
 
 import itertools
@@ -45,8 +47,9 @@ class Calibration:
     With `gathers` messages are gathered from all by all; then a share above 1 is the burst that nobody waits for.
 
     `latency_s` is α in seconds, `share` the part of the nominal rate that messages reach, `sharpness` m, and
-    `burst_bytes` is 0 for all-reduces; with `whole_bursts` they pass one by one. `sizes` are in bytes, `median_s` their
-    times in seconds, `worst_residual` how far the worst of them is from the fit.
+    `burst_bytes` is 0 for all-reduces; with `whole_bursts` they pass one by one, after the first so many at a time as
+    `later_bursts` says. `sizes` are in bytes, `median_s` their times in seconds, `worst_residual` how far the worst of
+    them is from the fit.
     """
 
     ranks: int
@@ -61,6 +64,7 @@ class Calibration:
     sizes: tuple[int, ...] = ()
     median_s: tuple[float, ...] = ()
     worst_residual: float = 0.0
+    later_bursts: int = 1
 
     def link(self, rate_Bps: float) -> Link:
         """Return the link at another rate, where only the bandwidth is another."""
@@ -75,7 +79,7 @@ class Calibration:
         bandwidth = rate_Bps * self.share
         if self.gathers:
             return lambda size: (
-                (self.ranks - 1) * _stage_s(self.latency_s, self.gathered_bytes(size) / bandwidth, self.sharpness)
+                (self.ranks - 1) * stage_s(self.latency_s, self.gathered_bytes(size) / bandwidth, self.sharpness)
             )
         if self.servers:
             return lambda size: _served_s(self, size, bandwidth)
@@ -117,21 +121,22 @@ def fit_trains(
     sizes, measured = [train.size for train in trains], [train.median_s for train in trains]
     stages = 2 if servers else (1 if gathers else 2) * (ranks - 1)
 
-    def calibration(parameters: Any, burst: float, whole: bool) -> Calibration:
+    def calibration(parameters: Any, burst: float, whole: bool, later: int) -> Calibration:
         latency_s, share, sharpness = math.exp(parameters[0]), float(parameters[1]), float(parameters[2])
-        explained = latency_s, share, sharpness, burst, whole
-        return Calibration(ranks, rate_Bps, *explained, servers, gathers, tuple(sizes), tuple(measured))
+        explained = latency_s, share, sharpness, burst, whole, servers, gathers, tuple(sizes), tuple(measured)
+        return Calibration(ranks, rate_Bps, *explained, later_bursts=later)
 
-    def residuals(parameters: Any, burst: float, whole: bool) -> list[float]:
-        cost = calibration(parameters, burst, whole).cost(rate_Bps)
+    def residuals(parameters: Any, burst: float, whole: bool, later: int) -> list[float]:
+        cost = calibration(parameters, burst, whole, later).cost(rate_Bps)
         return [math.log(cost(size) / seconds) for size, seconds in zip(sizes, measured, strict=True)]
 
     start, largest_share = [math.log(min(measured) / stages), 0.98, 1.5], 2.0 if gathers else 1.0
     bounds = ([-16.0, 0.5, 1.0], [0.0, largest_share, 8.0])
     fits = []
-    shapes: list[tuple[float, bool]] = [(0.0, False)]
+    shapes: list[tuple[float, bool, int]] = [(0.0, False, 1)]
     if servers or gathers:
-        shapes = list(itertools.product(_BURSTS_BYTES, (True, False) if servers else (False,)))
+        passing = ((True, 1), (True, 2), (False, 1)) if servers else ((False, 1),)
+        shapes = [(burst, *passed) for burst, passed in itertools.product(_BURSTS_BYTES, passing)]
     for shape in shapes:
         # Not the squares of the worst ones: sizes just above a whole burst take far longer than others.
         fit = least_squares(residuals, start, args=shape, bounds=bounds, loss="soft_l1", f_scale=0.05)
@@ -141,14 +146,15 @@ def fit_trains(
     return replace(calibration(best, *shape), worst_residual=worst)
 
 
-def _stage_s(latency_s: float, wire_s: float, sharpness: float) -> float:
+def stage_s(latency_s: float, wire_s: float, sharpness: float) -> float:
+    """Return the seconds of a stage of α = `latency_s`, whose bytes take `wire_s`: (α^m + w^m)^(1/m)."""
     longer, shorter = max(latency_s, wire_s), min(latency_s, wire_s)
     # The larger one is taken out: powers of microseconds would vanish.
     return longer * (1 + (shorter / longer) ** sharpness) ** (1 / sharpness) if longer > 0 else 0.0
 
 
 def _ring_s(size: float, ranks: int, bandwidth: float, latency_s: float, sharpness: float) -> float:
-    return 2 * (ranks - 1) * _stage_s(latency_s, size / (ranks * bandwidth), sharpness)
+    return 2 * (ranks - 1) * stage_s(latency_s, size / (ranks * bandwidth), sharpness)
 
 
 def _served_s(calibration: Calibration, size: float, bandwidth: float) -> float:
@@ -157,5 +163,8 @@ def _served_s(calibration: Calibration, size: float, bandwidth: float) -> float:
     burst = calibration.burst_bytes
     # The last of whole bursts arrives when it departs: when those before it have rested.
     whole = burst > 0 and calibration.whole_bursts
-    ahead = burst * (math.ceil(share / burst) - 1) if whole else share - burst
-    return _stage_s(2 * calibration.latency_s, max(share, 2 * ahead) / rate, calibration.sharpness)
+    ahead = share - burst
+    if whole:
+        later = calibration.later_bursts * burst
+        ahead = burst + later * (math.ceil((share - burst) / later) - 1) if share > burst else 0.0
+    return stage_s(2 * calibration.latency_s, max(share, 2 * ahead) / rate, calibration.sharpness)

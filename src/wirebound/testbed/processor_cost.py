@@ -1,7 +1,8 @@
 """Communication takes the cores' time too: how much, and how it slows down compute that runs beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from wirebound.errors import WireboundError
 from wirebound.fit.communication import fit_communication
@@ -19,6 +20,8 @@ _MOST_IN_A_ROW = 16
 #: Compute never stops altogether.
 _MOST_TAKEN = 0.95
 _ROUNDS, _SETTLED_S = 30, 1e-6
+
+Simulate = Callable[[Workload, Cluster, Method], Step]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +54,27 @@ def measure_processor_cost(group: GlooRanks, rate_Bps: float, *, repetitions: in
     }
     answers = group.ask(order)
     busy = {size: [s / in_a_row[size] for a in answers for s in a["busy_s"][str(size)]] for size in _SIZES}
-    ranks = group.network.ranks
-    fitted = fit_communication(
-        [ring_sent_bytes(size, ranks) for size in _SIZES], [max(median(busy[size]), 1e-7) for size in _SIZES]
-    )
+    return fit_processor_cost({ring_sent_bytes(size, group.network.ranks): median(busy[size]) for size in _SIZES})
+
+
+def fit_processor_cost(busy_s: Mapping[float, float]) -> ProcessorCost:
+    """Fit the cost to seconds of a core by the bytes that a rank sends."""
+    fitted = fit_communication(list(busy_s), [max(seconds, 1e-7) for seconds in busy_s.values()])
     return ProcessorCost(fitted.alpha_s, fitted.beta_s_per_byte)
 
 
 def contended_step(
-    workload: Workload, cluster: Cluster, method: Method, cost: ProcessorCost, *, cores: int
+    workload: Workload,
+    cluster: Cluster,
+    method: Method,
+    processor: ProcessorCost,
+    *,
+    cores: int,
+    simulate: Simulate | None = None,
 ) -> tuple[Step, Workload]:
     """Return the engine's step where communication takes `cores` away from compute, and the workload as it then is.
+
+    `simulate` gives the step of a workload where that is not `simulate_step`'s.
 
     A message keeps all ranks' communication busy: P ranks on C cores take P·t/C of each core, t being a rank's cost of
     the message, evenly over its time on the wire. A parameter server works as much as the worker that talks to it, so
@@ -69,14 +82,15 @@ def contended_step(
     again until it stays the same.
     """
     share = cluster.workers / cores * (1 if method.architecture == "all-reduce" else 2)
+    simulate = simulate or partial(simulate_step, include_vector_add=False)
     slowed = workload
-    step = simulate_step(slowed, cluster, method, include_vector_add=False)
+    step = simulate(slowed, cluster, method)
     for _ in range(_ROUNDS):
         timeline = timeline_of(step, slowed, cluster, method)
-        following = _slowed(workload, slowed, timeline, cost, share)
+        following = _slowed(workload, slowed, timeline, processor, share)
         settled = abs(following.compute_s - slowed.compute_s) < _SETTLED_S
         slowed = following
-        step = simulate_step(slowed, cluster, method, include_vector_add=False)
+        step = simulate(slowed, cluster, method)
         if settled:
             return step, slowed
     return step, slowed

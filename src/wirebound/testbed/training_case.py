@@ -8,9 +8,17 @@ from wirebound.errors import InputError, unknown_name
 from wirebound.model import Codec, Compressor, Method, Step, Workload, method_named
 from wirebound.techniques.job import Job
 
-#: Trained unless others are named; parameter servers need one process more and send several times the bytes.
-DEFAULT_METHODS = ("ddp", "bsp-a2a", "wfbp-a2a", "mg-wfbp", "bytescheduler-a2a")
-METHODS = (*DEFAULT_METHODS, "bsp-ps", "wfbp-ps", "bytescheduler-ps")
+#: The seven techniques and PyTorch's.
+METHODS = (
+    "bsp-ps",
+    "bsp-a2a",
+    "wfbp-ps",
+    "wfbp-a2a",
+    "mg-wfbp",
+    "bytescheduler-ps",
+    "bytescheduler-a2a",
+    "ddp",
+)
 #: Models here have 1 to 11 MB: partitions and credit are smaller than for the models of data centres.
 PARTITION_BYTES, CREDIT_BYTES = 2.0**18, 2.0**20
 BUCKET_CAP_BYTES = 2.0**20

@@ -22,6 +22,7 @@ def predictions_document(
             | {
                 "processor": asdict(one.processor),
                 "gathers": None if one.gathers is None else asdict(one.gathers),
+                "served": None if one.served is None else asdict(one.served[0]) | {"processor": asdict(one.served[1])},
                 "codecs": {
                     f"{model}:{batch_size} {label}": asdict(codec)
                     for (model, batch_size, label), codec in one.codecs.items()

@@ -1,18 +1,22 @@
 """What a training run knows before it trains, from profiles and one rate, and what the engine makes of it."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from wirebound.model import Cluster, Codec, Compressor, Method, Step, Workload
 from wirebound.profile.machine import usable_cores
 from wirebound.simulate.compressors import rule_of
+from wirebound.simulate.step import simulate_step
 from wirebound.testbed.calibration import Calibration, calibrate
 from wirebound.testbed.codec_cost import codec_in_place
 from wirebound.testbed.compute_profile import between_profiles, profiled_workload
-from wirebound.testbed.message_link import message_link
+from wirebound.testbed.message_link import message_link, stage_link
 from wirebound.testbed.processor_cost import ProcessorCost, contended_step, measure_processor_cost
 from wirebound.testbed.ranks import GlooRanks
+from wirebound.testbed.served_calibration import calibrate_served
+from wirebound.testbed.served_step import served_step
 from wirebound.testbed.training_case import TrainingCase, profile_job, profiled_techniques, with_codec
 
 _CALIBRATION_ROUNDS = 3
@@ -26,7 +30,8 @@ class Preparation:
     """What is known of a number of ranks before anything is predicted, from one rate only.
 
     `gathers` is the calibration of all-gathers, where a compressor of the cases needs them. `workloads` are by model,
-    batch size and technique, `codecs` by model, batch size and what the command line calls the compressor.
+    batch size and technique, `codecs` by model, batch size and what the command line calls the compressor. `served` is
+    the calibration of parameter servers and what they take of the processor, where a case has some.
     """
 
     calibration: Calibration
@@ -34,6 +39,7 @@ class Preparation:
     processor: ProcessorCost
     workloads: dict[tuple[str, int, str], Workload]
     codecs: dict[tuple[str, int, str], Codec]
+    served: tuple[Calibration, ProcessorCost] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,14 @@ def _gathered(compressor: Compressor | None) -> bool:
     return compressor is not None and rule_of(compressor).travels in ("all-gather", "vote")
 
 
+def with_servers(prepared: Preparation, group: GlooRanks, servers: int, rate_Bps: float) -> Preparation:
+    """Return the preparation with a calibration of the group's last `servers` ranks, which serve the others.
+
+    Raises `WireboundError` when a process fails.
+    """
+    return replace(prepared, served=calibrate_served(group, rate_Bps, servers=servers, rounds=_CALIBRATION_ROUNDS))
+
+
 def predict_training(case: TrainingCase, prepared: Preparation) -> Prediction:
     """Return the engine's step for a case, from the profile and the calibration at one rate."""
     method = case.method
@@ -99,6 +113,8 @@ def predict_training(case: TrainingCase, prepared: Preparation) -> Prediction:
     calibration = prepared.calibration
     if _gathered(method.compressor) and prepared.gathers is not None:
         calibration = prepared.gathers
+    if case.servers and prepared.served is not None:
+        return _predict_served(case, workload, *prepared.served)
     sizes: list[float] = list(workload.sizes)
     for _ in range(_ROUNDS):
         link = message_link(calibration, sizes, case.rate_Bps)
@@ -107,6 +123,23 @@ def predict_training(case: TrainingCase, prepared: Preparation) -> Prediction:
         sizes = _exchanged(step, method, case.ranks)
         if len(found) == 2:
             workload = between_profiles(found[0], found[1], len(sizes))
+    return Prediction(case, step, slowed)
+
+
+def _predict_served(
+    case: TrainingCase, workload: Workload, calibration: Calibration, processor: ProcessorCost
+) -> Prediction:
+    """The step with parameter servers, whose messages take what the calibration of servers says."""
+    cluster = Cluster(nodes=case.ranks, inter=calibration.link(case.rate_Bps))
+    simulate = None
+    if case.method.has_stages:  # both directions are busy all the time, and nothing rests
+        pieces = simulate_step(workload, cluster, case.method, include_vector_add=False).messages
+        link = stage_link(calibration, [piece.size for piece in pieces], case.rate_Bps)
+        cluster = Cluster(nodes=case.ranks, inter=link)
+    else:
+        simulate = partial(served_step, calibration=calibration, rate_Bps=case.rate_Bps)
+    cores = usable_cores() or 1
+    step, slowed = contended_step(workload, cluster, case.method, processor, cores=cores, simulate=simulate)
     return Prediction(case, step, slowed)
 
 

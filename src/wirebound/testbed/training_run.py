@@ -17,7 +17,13 @@ from wirebound.testbed.tiers import network_of, open_network
 from wirebound.testbed.training_case import BUCKET_CAP_BYTES, TrainingCase, check_cases
 from wirebound.testbed.training_documents import measured_document, predictions_document
 from wirebound.testbed.training_measurement import TrainedCase, measure_case
-from wirebound.testbed.training_prediction import Prediction, Preparation, predict_training, prepare
+from wirebound.testbed.training_prediction import (
+    Prediction,
+    Preparation,
+    predict_training,
+    prepare,
+    with_servers,
+)
 
 PREDICTIONS, RESULTS = "predictions.json", "results.json"
 
@@ -71,6 +77,11 @@ def run_training(
         mine = [case for case in cases if case.ranks == ranks]
         with _trainers(tier, ranks) as group:
             prepared[ranks] = prepare(group, mine, rate_Bps, profile_steps, bucket_cap_bytes)
+        servers = max(case.servers for case in mine)
+        if servers:
+            tell(f"calibrating {ranks} ranks and {servers} server{'s' if servers > 1 else ''}")
+            with _trainers(tier, ranks + servers) as group:
+                prepared[ranks] = with_servers(prepared[ranks], group, servers, rate_Bps)
     predictions = [predict_training(case, prepared[case.ranks]) for case in cases]
     out.mkdir(parents=True, exist_ok=True)
     predicted = predictions_document(predictions, prepared, tier)

@@ -1,9 +1,10 @@
-"""What a rank of the testbed does to train: the orders ``train`` and ``profile``.
+"""What a rank of the testbed does to train: the orders ``train``, ``profile`` and ``serve``.
 
 Runs in the worker processes; `wirebound.testbed.training_run` gives the orders.
 """
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -19,7 +20,8 @@ from wirebound.techniques.process_group import Meeting
 from wirebound.techniques.recorder import Recorder
 from wirebound.techniques.synchronizer import trainable
 from wirebound.techniques.training import batches, connected, run_rank
-from wirebound.testbed.scheduling import communicate_promptly, compute_before_others
+from wirebound.testbed.scheduling import communicate_promptly, compute_before_others, run_promptly
+from wirebound.testbed.served_worker import time_served
 
 Order = dict[str, Any]
 
@@ -31,6 +33,8 @@ def obey(group: Any, rank: int, order: Order, pace: Callable[[Order], int]) -> O
         return {"prompt": compute_before_others() and communicate_promptly()}
     if order["do"] == "train":
         return _train(rank, order, pace)
+    if order["do"] == "serve":
+        return time_served(rank, order, pace)
     return _profile(group, rank, order)
 
 
@@ -44,7 +48,10 @@ def _train(rank: int, order: Order, pace: Callable[[Order], int]) -> Order:
     paced: list[int] = []
 
     def on_connected() -> None:
-        communicate_promptly()
+        if meeting.is_server:  # a machine of its own, which has nothing else to do
+            run_promptly(os.getpid())
+        else:
+            communicate_promptly()
         paced.append(pace(order))
 
     answer = run_rank(job, meeting, on_connected=on_connected)

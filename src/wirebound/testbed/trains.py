@@ -14,8 +14,10 @@ _FEWEST, _MOST = 2, 40
 _LATE_S = 1e-3
 #: Trains of small messages move about as much as this.
 _TRAIN_BYTES = 2**18
-#: Links are idle for so long between trains, and each message may take so much longer than its bytes do.
-_PAUSE_S, _ALLOWANCE_S = 0.02, 2e-3
+#: Links are idle for so long between trains.
+PAUSE_S = 0.02
+#: Each message may take so much longer than its bytes do.
+_ALLOWANCE_S = 2e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,11 @@ class Train:
     def median_s(self) -> float:
         """The median, in seconds."""
         return median(self.times_s)
+
+
+def messages_of_a_train(size: int) -> int:
+    """Return of how many messages of `size` bytes a train is."""
+    return max(_FEWEST, min(_MOST, _TRAIN_BYTES // size))
 
 
 def time_trains(
@@ -49,10 +56,10 @@ def time_trains(
     processes themselves take is in their times. Raises `WireboundError` when a process fails.
     """
     workers = ranks.network.ranks - servers
-    counts = {size: 1 if gathers else max(_FEWEST, min(_MOST, _TRAIN_BYTES // size)) for size in sizes}
+    counts = {size: 1 if gathers else messages_of_a_train(size) for size in sizes}
     # At most two directions, or twice round a ring; a gathered message passes every link but one.
     passes = max(2, workers - 1) if gathers else 2
-    expected = {size: counts[size] * (passes * size / rate_Bps + _ALLOWANCE_S) + _PAUSE_S for size in sizes}
+    expected = {size: counts[size] * (passes * size / rate_Bps + _ALLOWANCE_S) + PAUSE_S for size in sizes}
     messages: list[dict[str, Any]] = []
     begins: dict[int, int] = {}
     ready_s = 0.0

@@ -93,7 +93,7 @@ def _obey(group: Any, rank: int, order: Order) -> Order:
         from wirebound.testbed.replay import replay
 
         return replay(group, rank, order, pace)
-    if order["do"] in ("prepare", "train", "profile"):
+    if order["do"] in ("prepare", "train", "profile", "serve"):
         from wirebound.testbed.training_worker import obey
 
         return obey(group, rank, order, pace)
