@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from wirebound.techniques.compress import fused
-from wirebound.techniques.compress.gradient import empty, finite_scale, finite_values, flat_values, refusal
+from wirebound.techniques.compress.gradient import empty, finite_scale, finite_values, flat_values, refuse
 from wirebound.techniques.compress.payload import Payload, Travel
 from wirebound.techniques.compress.state import State
 
@@ -67,7 +67,7 @@ class EfSignSgd:
                 untouched = sums.isnan().repeat_interleave(kernels.BLOCK)[: p.numel()]
                 state.corrected = torch.where(untouched, _residual(p, state.scale), p - gradient)
                 state.scale = gradient.new_zeros(1)
-                raise refusal(gradient)
+                refuse(gradient)
             total = sums.sum()
         scale = finite_scale((total / max(1, p.numel())).float().view(1))
         state.corrected, state.scale = (p, scale.clone()) if self.error_feedback else (None, None)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -28,20 +29,20 @@ def flat_values(tensor: Tensor) -> Tensor:
 
 
 def finite_values(tensor: Tensor, largest: float = LARGEST, holds: torch.dtype = torch.float32) -> Tensor:
-    """Return `flat_values(tensor)` when none is beyond `largest`, infinite or not a number; else raise `refusal`."""
+    """Return `flat_values(tensor)` when none is beyond `largest`, infinite or not a number; else `refuse` them."""
     values = flat_values(tensor)
     if fused.count_beyond(values, largest):
-        raise refusal(values, holds)
+        refuse(values, holds)
     return values
 
 
-def refusal(values: Tensor, holds: torch.dtype = torch.float32) -> WireboundError:
-    """Return what is wrong with values that are not all within the type `holds`: how many are no finite numbers."""
+def refuse(values: Tensor, holds: torch.dtype = torch.float32) -> NoReturn:
+    """Raise `WireboundError` for values not all within the type `holds`: it tells how many are no finite numbers."""
     unusable = values.numel() - int(torch.isfinite(values).sum())
     if not unusable:
         limit = f"{torch.finfo(holds).max:g}, the largest of {holds}"
-        return WireboundError(f"the gradient has values beyond {limit}: use bf16")
-    return WireboundError(f"{unusable} of {values.numel()} values of the gradient are infinite or not a number")
+        raise WireboundError(f"the gradient has values beyond {limit}: use bf16")
+    raise WireboundError(f"{unusable} of {values.numel()} values of the gradient are infinite or not a number")
 
 
 def finite_scale(scale: Tensor) -> Tensor:

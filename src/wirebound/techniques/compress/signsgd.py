@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from wirebound.techniques.compress import fused
-from wirebound.techniques.compress.gradient import empty, flat_values, refusal
+from wirebound.techniques.compress.gradient import empty, flat_values, refuse
 from wirebound.techniques.compress.payload import Payload, Travel
 from wirebound.techniques.compress.state import State
 
@@ -38,7 +38,7 @@ class SignSgd:
         values = flat_values(tensor)
         signs, unusable = fused.pack_signs(values, state.step)
         if unusable:
-            raise refusal(values)
+            refuse(values)
         state.step += 1
         return Payload((signs,))
 
