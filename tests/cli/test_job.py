@@ -276,10 +276,10 @@ MISTAKES = [
     (["predict", *JOB[2:]], "--workload': the built-in ones are resnet18, resnet50"),
     (["predict", *JOB[:-2]], "--method': known are bsp-ps, bsp-a2a"),
     (["predict", *JOB, "--bandwidth", "10"], "--bandwidth: bandwidth '10' has no unit"),
-    (["predict", *JOB, "--bandwidth", "1e-310 Gbps"], "check --bandwidth"),
+    (["predict", *JOB, "--bandwidth", "1e-310 Gbps"], "'1e-310 Gbps' must be between 1 kbps and 1,000,000 Gbps"),
     (["predict", *JOB, "--latency", "20"], "--latency: time '20' has no unit"),
     (["predict", *JOB, "--intra-bandwidth", "0 Gbps"], "--intra-bandwidth: bandwidth '0 Gbps' must be greater"),
-    (["predict", *JOB, "--utilization", "0"], "--utilization 0.0 must be greater than 0"),
+    (["predict", *JOB, "--utilization", "0"], "--utilization 0.0 must be between 0.000001 and 1"),
     (["predict", *JOB, "--compression", "0.5"], "--compression 0.5 must be"),
     (["predict", *JOB, "--compression", "nan"], "--compression nan must be"),
     (["predict", *JOB, "--gpus", "0"], "--gpus 0 must be between 1 and"),
@@ -289,6 +289,10 @@ MISTAKES = [
     (["predict", *JOB, "--batch", "-1"], "--batch -1 must be between 1 and"),
     (["predict", *JOB, "--accumulation", "0"], "--accumulation 0 must be between 1 and"),
     (["predict", *JOB, "--gradient-dtype", "fp12"], "unknown gradient type 'fp12'"),
+    (["predict", *JOB, "--gradient-dtype", "FP16"], "did you mean 'fp16'"),
+    (["predict", *JOB, "--bandwidth", "10 gbps"], "unknown unit 'gbps': did you mean 'Gbps'?"),
+    (["predict", "--batch"], "(see 'wirebound predict --help')"),
+    (["testbed", "run", "--rates"], "(see 'wirebound testbed run --help')"),
     (["predict", *JOB, "--bucket-cap", "25"], "--bucket-cap: size '25' has no unit"),
     (["predict", *JOB, "--bucket-cap", "0 B"], "--bucket-cap '0 B' must be greater than zero"),
     (["predict", *JOB, "--servers", "2", "--colocated"], "exclude each other"),
@@ -300,6 +304,75 @@ MISTAKES = [
     (["need", *JOB, "--solve", "batch", "--target", "95"], "--target 95.0 must be a scaling factor"),
     (["need", "--workload", "vgg16", "--method", "ddp", "--solve", "bandwidth", "--target", "0.9"], "give --gpus"),
 ]
+
+
+#: Values beyond what anybody means, one option at a time, with the range that the message must name.
+BEYOND = {
+    "between 1 kbps and 1,000,000 Gbps": [
+        ("--bandwidth", "1e300 Gbps"),
+        ("--bandwidth", "1e400 Gbps"),
+        ("--bandwidth", "999 bps"),
+        ("--bandwidth", "8 Gbps..1000001 Gbps"),
+        ("--intra-bandwidth", "1 bps"),
+    ],
+    "between 0 and 1,000,000 s": [
+        ("--latency", "1e99 s"),
+        ("--latency", "1 us..1e99 s"),
+        ("--intra-latency", "1000001 s"),
+        ("--collective", "in-network:512x256@1e99s"),
+    ],
+    "between 1 B and 1,000 TB": [
+        ("--bucket-cap", "0.1 B"),
+        ("--bucket-cap", "1e99 GiB"),
+        ("--first-bucket-cap", "0.999 B"),
+        ("--compress-from", "1001 TB"),
+    ],
+    "between 1 and 1,000,000": [("--compression", "1e308"), ("--compression", "0.99"), ("--compression", "inf")],
+    "between 0.000001 and 1": [
+        ("--utilization", "1e-300"),
+        ("--utilization", "1.01"),
+        ("--compressor", "topk:1e-300"),
+    ],
+    "between 0 and 0.999999": [("--incast", "0.9999999"), ("--incast", "-1"), ("--incast", "nan")],
+}
+
+
+@pytest.mark.parametrize("command", ["predict", "messages", "need", "advise"])
+@pytest.mark.parametrize(
+    ("option", "value", "range_"), [(*given, allowed) for allowed, cases in BEYOND.items() for given in cases]
+)
+def test_values_that_nobody_means_are_refused_with_the_range(wirebound, command, option, value, range_):
+    asked = ["--target", "0.9", "--solve", "gpus"] if command == "need" else []
+    code, out, err = wirebound(command, *JOB, *asked, option, value)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert err.startswith(f"wirebound: error: {option}")
+    assert err.rstrip().endswith(range_)
+
+
+def test_so_is_the_bandwidth_of_a_devices_memory_and_a_target(wirebound):
+    slow = ["--compressor", "topk:0.1", "--device-memory-bandwidth", "1 bps"]
+    for command in (["predict", *JOB, *slow], ["need", *JOB, "--solve", "gpus", "--target", "1e-300"]):
+        code, out, err = wirebound(*command)
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert command[-2] in err
+        assert "must be " in err
+        assert "between " in err
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["--bandwidth", "1 kbps"],
+        ["--bandwidth", "1e6 Gbps", "--latency", "1e6 s"],
+        ["--compression", "1e6", "--utilization", "1e-6", "--compress-from", "0"],
+        ["--compressor", "topk:1e-6", "--device-memory-bandwidth", "1 kbps"],
+        ["--bucket-cap", "1 B", "--first-bucket-cap", "1000 TB", "--method", "ddp"],
+    ],
+)
+def test_the_ends_of_the_ranges_are_taken_and_answers_stay_numbers(document, values):
+    found = document("predict", *JOB, *values)
+    assert 0 < found["scaling_factor"] <= 1
+    assert found["iteration_s"] < 1e15
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), MISTAKES, ids=[complaint for _, complaint in MISTAKES])
@@ -335,7 +408,7 @@ def test_need_searches_batches_as_far_as_predict_takes_them(document, wirebound)
     assert answer["value"] > 1_048_576
     assert document("predict", *job, "--batch", str(answer["value"]))["scaling_factor"] >= 0.95
     assert document("predict", *job, "--batch", str(answer["value"] - 1))["scaling_factor"] < 0.95
-    question[question.index("1 Mbps")] = "1 bps"
+    question[question.index("1 Mbps")] = "1 kbps"
     answer = document(*question)
     assert (answer["value"], answer["reachable"], answer["at_search_limit"]) == (None, False, True)
     _, out, _ = wirebound(*question)
