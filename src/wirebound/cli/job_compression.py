@@ -26,6 +26,7 @@ def method_changes(options: JobOptions) -> dict[str, Any]:
     if options.incast != 0 and not (options.incast > 0 and SHARE_BOUNDS.has(1 - options.incast)):
         raise InputError(f"--incast {options.incast} must be between 0 and {1 - SHARE_BOUNDS.low}")
     changes["incast"] = options.incast
+    _memory_bandwidth(options)  # a wrong value is a mistake also where nothing uses it
     if options.compress_from is not None:
         changes["compress_from_bytes"] = parsed("--compress-from", bounded_bytes, options.compress_from)
     if options.compressor is not None:

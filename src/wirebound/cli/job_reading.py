@@ -185,22 +185,17 @@ def _fitted_link(options: JobOptions) -> FittedLink | None:
 
 def _cluster(options: JobOptions, network_needed: bool, fitted: FittedLink | None) -> Cluster | None:
     gpus, per_node = options.gpus, options.gpus_per_node
-    if gpus is None:
-        return None
-    if gpus % per_node:
+    if gpus is not None and gpus % per_node:
         raise InputError(f"--gpus {gpus} is not a multiple of --gpus-per-node {per_node}: nodes must be full")
     if per_node % options.nics_per_node:
         raise InputError(
             f"--nics-per-node {options.nics_per_node} does not divide --gpus-per-node {per_node}: each card serves as"
             " many GPUs"
         )
-    return Cluster(
-        nodes=gpus // per_node,
-        inter=_network_link(options, fitted, needed=network_needed and gpus > per_node),
-        accelerators_per_node=per_node,
-        intra=_intra_link(options),
-        nics_per_node=options.nics_per_node,
-    )
+    # Also read where no cluster needs them, so that a wrong value is never passed over.
+    inter = _network_link(options, fitted, needed=network_needed and gpus is not None and gpus > per_node)
+    intra = _intra_link(options)
+    return None if gpus is None else Cluster(gpus // per_node, inter, per_node, intra, options.nics_per_node)
 
 
 def _network_link(options: JobOptions, fitted: FittedLink | None, *, needed: bool) -> Link:
