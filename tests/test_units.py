@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from wirebound.errors import InputError
 from wirebound.units import (
+    bounded_bandwidth,
+    bounded_bytes,
+    bounded_duration,
     format_bandwidth,
     format_bytes,
     format_duration,
@@ -82,6 +85,48 @@ def test_rejects(parse, text, complaint):
     assert repr(text) in message, "the message quotes what was wrong"
     assert "\n" not in message
     assert "such as" in message, "the message shows a right value"
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "suggested"),
+    [
+        (parse_bandwidth, "10 gbps", "did you mean 'Gbps'?"),
+        (parse_bandwidth, "10 GBps", "did you mean 'Gbps' or 'GB/s'?"),
+        (parse_bandwidth, "10 gb/s", "did you mean 'Gb/s' or 'GB/s'?"),
+        (parse_bandwidth, "10 Gbs", "did you mean 'Gbps'?"),
+        (parse_bytes, "25 mib", "did you mean 'MiB'?"),
+        (parse_bytes, "25 kb", "did you mean 'kB'?"),
+        (parse_duration, "20 US", "did you mean 'us'?"),
+        (parse_duration, "20 msec", "did you mean 'ms'?"),
+    ],
+)
+def test_a_unit_that_is_nearly_right_is_suggested(parse, text, suggested):
+    with pytest.raises(InputError) as caught:
+        parse(text)
+    assert suggested in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["20 sec", "20 parsecs"])
+def test_a_unit_unlike_all_others_suggests_nothing(text):
+    with pytest.raises(InputError) as caught:
+        parse_duration(text)
+    assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("parse", "low", "high", "below", "above"),
+    [
+        (bounded_bandwidth, "1 kbps", "1e6 Gbps", "0.999 kbps", "1.001e6 Gbps"),
+        (bounded_bytes, "1 B", "1000 TB", "0.999 B", "1e308 TB"),
+        (bounded_duration, "0", "1e6 s", None, "1e6001 s"),
+    ],
+)
+def test_bounds(parse, low, high, below, above):
+    assert parse(low) < parse(high)
+    for text in filter(None, (below, above)):
+        with pytest.raises(InputError, match="must be between ") as caught:
+            parse(text)
+        assert repr(text) in str(caught.value)
 
 
 @given(POSITIVE)

@@ -120,11 +120,13 @@ def test_commands_without_intervals_say_that_they_use_the_middle(document, wireb
 MISTAKES = [
     (["--bandwidth", "12 Gbps..8 Gbps"], "--bandwidth '12 Gbps..8 Gbps': the first value of a range must not exceed"),
     (["--bandwidth", "8..12 Gbps"], "--bandwidth: bandwidth '8' has no unit"),
-    (["--bandwidth", "8 Gbps.."], "--bandwidth: '' is not a bandwidth"),
+    (["--bandwidth", "8 Gbps...10 Gbps"], "--bandwidth '8 Gbps...10 Gbps' is not a range: write two values"),
+    (["--bandwidth", "8 Gbps..1e30 Gbps"], "bandwidth '1e30 Gbps' must be between 1 kbps and 1,000,000 Gbps"),
+    (["--bandwidth", "8 Gbps.."], "--bandwidth '8 Gbps..' is not a range: write two values"),
     (["--bandwidth", "0 Gbps..8 Gbps"], "must be greater than zero"),
-    (["--bandwidth", "1 Gbps..2 Gbps..3 Gbps"], "'2 Gbps..3 Gbps' is not a bandwidth"),
+    (["--bandwidth", "1 Gbps..2 Gbps..3 Gbps"], "'1 Gbps..2 Gbps..3 Gbps' is not a range: write two values"),
     (["--bandwidth", "1 Gbps", "--latency", "2 us..1 us"], "--latency '2 us..1 us'"),
-    (["--bandwidth", "1e-315 Gbps..1e-312 Gbps"], "the step takes longer than numbers can tell"),
+    (["--bandwidth", "1e-315 Gbps..1e-312 Gbps"], "must be between 1 kbps and"),
     (["--bandwidth", "1 Gbps", "--samples", "9"], "--samples 9 must be between 10 and 100,000"),
     (["--bandwidth", "1 Gbps", "--seed", "-1"], "--seed -1 must be between 0 and"),
 ]

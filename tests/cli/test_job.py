@@ -276,10 +276,10 @@ MISTAKES = [
     (["predict", *JOB[2:]], "--workload': the built-in ones are resnet18, resnet50"),
     (["predict", *JOB[:-2]], "--method': known are bsp-ps, bsp-a2a"),
     (["predict", *JOB, "--bandwidth", "10"], "--bandwidth: bandwidth '10' has no unit"),
-    (["predict", *JOB, "--bandwidth", "1e-310 Gbps"], "check --bandwidth"),
+    (["predict", *JOB, "--bandwidth", "1e-310 Gbps"], "'1e-310 Gbps' must be between 1 kbps and 1,000,000 Gbps"),
     (["predict", *JOB, "--latency", "20"], "--latency: time '20' has no unit"),
     (["predict", *JOB, "--intra-bandwidth", "0 Gbps"], "--intra-bandwidth: bandwidth '0 Gbps' must be greater"),
-    (["predict", *JOB, "--utilization", "0"], "--utilization 0.0 must be greater than 0"),
+    (["predict", *JOB, "--utilization", "0"], "--utilization 0.0 must be between 0.000001 and 1"),
     (["predict", *JOB, "--compression", "0.5"], "--compression 0.5 must be"),
     (["predict", *JOB, "--compression", "nan"], "--compression nan must be"),
     (["predict", *JOB, "--gpus", "0"], "--gpus 0 must be between 1 and"),
@@ -289,6 +289,10 @@ MISTAKES = [
     (["predict", *JOB, "--batch", "-1"], "--batch -1 must be between 1 and"),
     (["predict", *JOB, "--accumulation", "0"], "--accumulation 0 must be between 1 and"),
     (["predict", *JOB, "--gradient-dtype", "fp12"], "unknown gradient type 'fp12'"),
+    (["predict", *JOB, "--gradient-dtype", "FP16"], "did you mean 'fp16'"),
+    (["predict", *JOB, "--bandwidth", "10 gbps"], "unknown unit 'gbps': did you mean 'Gbps'?"),
+    (["predict", "--batch"], "(see 'wirebound predict --help')"),
+    (["testbed", "run", "--rates"], "(see 'wirebound testbed run --help')"),
     (["predict", *JOB, "--bucket-cap", "25"], "--bucket-cap: size '25' has no unit"),
     (["predict", *JOB, "--bucket-cap", "0 B"], "--bucket-cap '0 B' must be greater than zero"),
     (["predict", *JOB, "--servers", "2", "--colocated"], "exclude each other"),
@@ -335,7 +339,7 @@ def test_need_searches_batches_as_far_as_predict_takes_them(document, wirebound)
     assert answer["value"] > 1_048_576
     assert document("predict", *job, "--batch", str(answer["value"]))["scaling_factor"] >= 0.95
     assert document("predict", *job, "--batch", str(answer["value"] - 1))["scaling_factor"] < 0.95
-    question[question.index("1 Mbps")] = "1 bps"
+    question[question.index("1 Mbps")] = "1 kbps"
     answer = document(*question)
     assert (answer["value"], answer["reachable"], answer["at_search_limit"]) == (None, False, True)
     _, out, _ = wirebound(*question)

@@ -121,7 +121,7 @@ def test_timeline_is_a_trace(document, tmp_path, method, lanes):
         (["--compressor", "fp16", "--device-memory-bandwidth", "9"], "--device-memory-bandwidth: bandwidth '9' has no"),
         (["--compressor", "fp16", "--compress-from", "9"], "--compress-from: size '9' has no unit"),
         (["--compressor", "gtopk:0.1"], "merges in a tree between workers"),
-        (["--incast", "1"], "--incast 1.0 must be at least 0 and less than 1"),
+        (["--incast", "1"], "--incast 1.0 must be between 0 and 0.999999"),
         (["--timeline", "no/such/folder.json"], "does not exist: create it first"),
     ],
 )

@@ -128,7 +128,7 @@ def test_selecting_costs_far_more_than_streaming():
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("topk", "needs the share of values kept, greater than 0 and at most 1: write topk:0.01"),
+        ("topk", "needs the share of values kept, between 0.000001 and 1: write topk:0.01"),
         ("dgc", "write dgc:0.01"),
         ("topk:0", "'0' is not the share"),
         ("topk:1.5", "'1.5' is not the share"),

@@ -6,6 +6,7 @@ Exit codes: 0 success, 2 a user's mistake (one line on standard error), 1 a fail
 import contextlib
 import os
 import sys
+import traceback
 from typing import Annotated
 
 import typer
@@ -105,10 +106,18 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         if sys.stdout is not None:  # it is where a program was started without one
             sys.stdout.flush()
-    except OSError:
+    except OSError as error:
         _discard_output()
+        if code == 0 and not isinstance(error, BrokenPipeError):
+            print(f"wirebound: failed: standard output: {error.strerror}", file=sys.stderr)
         code = code or 1
     sys.exit(code)
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether printing raised the error: such an error does not name what could not be written."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and frames[-1].f_code is typer.echo.__code__
 
 
 def _tell(kind: str, message: str, arguments: list[str]) -> None:
@@ -128,7 +137,7 @@ def _run(given: list[str] | None) -> int:
     try:
         code = app(args=given, standalone_mode=False)
     except TyperException as error:  # a usage error, without typer's box
-        message = usage_message(error, arguments)
+        message = usage_message(error, arguments, app)
         if message:
             _tell("error", message, arguments)
         return int(getattr(error, "exit_code", 2))
@@ -139,7 +148,8 @@ def _run(given: list[str] | None) -> int:
         raise
     except OSError as error:
         mistake = error.filename is not None and isinstance(error, _NAMED_WRONGLY)
-        reason = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+        where = "standard output" if error.filename is None and _is_of_output(error) else error.filename
+        reason = str(error) if where is None else f"{where}: {error.strerror}"
         said = " ".join(reason.split()) or type(error).__name__
         _tell("error" if mistake else "failed", said, arguments)
         return 2 if mistake else 1

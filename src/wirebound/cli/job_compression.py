@@ -10,7 +10,7 @@ from wirebound.fit.codec_document import load_codec
 from wirebound.model import Cluster, Compressor, Method, Step, Workload
 from wirebound.simulate.compressors import compressor_named, estimated_codec, rule_of
 from wirebound.simulate.step import simulate_step
-from wirebound.units import format_bytes, format_duration, parse_bandwidth, parse_bytes
+from wirebound.units import SHARE_BOUNDS, bounded_bandwidth, bounded_bytes, format_bytes, format_duration
 
 #: Of a V100, on which the built-in workloads were measured (NVIDIA's data sheet: 900 GB/s).
 DEVICE_MEMORY_BANDWIDTH = 900e9
@@ -23,11 +23,12 @@ def method_changes(options: JobOptions) -> dict[str, Any]:
     changes: dict[str, Any] = {"compressed_pull": options.compressed_pull}
     if options.pipelined:  # else as the method has it
         changes["pipelined"] = True
-    if not 0 <= options.incast < 1:
-        raise InputError(f"--incast {options.incast} must be at least 0 and less than 1")
+    if options.incast != 0 and not (options.incast > 0 and SHARE_BOUNDS.has(1 - options.incast)):
+        raise InputError(f"--incast {options.incast} must be between 0 and {1 - SHARE_BOUNDS.low}")
     changes["incast"] = options.incast
+    _memory_bandwidth(options)  # a wrong value is a mistake also where nothing uses it
     if options.compress_from is not None:
-        changes["compress_from_bytes"] = parsed("--compress-from", parse_bytes, options.compress_from)
+        changes["compress_from_bytes"] = parsed("--compress-from", bounded_bytes, options.compress_from)
     if options.compressor is not None:
         if options.compression != 1:
             raise InputError("--compressor and --compression exclude each other: leave one of them out")
@@ -50,7 +51,7 @@ def _compressor(options: JobOptions, text: str) -> Compressor:
 def _memory_bandwidth(options: JobOptions) -> float:
     if options.device_memory_bandwidth is None:
         return DEVICE_MEMORY_BANDWIDTH
-    return parsed("--device-memory-bandwidth", parse_bandwidth, options.device_memory_bandwidth)
+    return parsed("--device-memory-bandwidth", bounded_bandwidth, options.device_memory_bandwidth)
 
 
 def compression_assumptions(

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,7 @@ from wirebound.simulate.uncertainty import (
     uncertain_latency,
     uncertain_network,
 )
-from wirebound.units import parse_bandwidth, parse_bytes, parse_duration
+from wirebound.units import RATIO_BOUNDS, SHARE_BOUNDS, bounded_bandwidth, bounded_bytes, bounded_duration
 
 if TYPE_CHECKING:
     from wirebound.profile.schema import Profile
@@ -102,14 +103,14 @@ def _add_network_sources(job: Job, options: JobOptions, fitted: FittedLink | Non
     if fitted is not None and fitted.plausible:
         job.sources["network"] = uncertain_network(fitted.plausible)
         job.origins["network"] = f"network from {fitted.plausible_from}"
-    bandwidth = _range("--bandwidth", parse_bandwidth, options.bandwidth)
+    bandwidth = _range("--bandwidth", bounded_bandwidth, options.bandwidth)
     if bandwidth is not None:
         job.sources["bandwidth"] = uncertain_bandwidth(*bandwidth)
         job.origins["bandwidth"] = f"bandwidth anywhere in {options.bandwidth}"
-    latency = None if options.latency is None else _range("--latency", parse_duration, options.latency)
+    latency = None if options.latency is None else _range("--latency", bounded_duration, options.latency)
     if options.latency is not None and (latency is not None or "network" in job.sources):
         # A latency that was given replaces the fitted one, certain or not.
-        low, high = latency or (parse_duration(options.latency),) * 2
+        low, high = latency or (bounded_duration(options.latency),) * 2
         job.sources["latency"] = uncertain_latency(low, high)
         if latency is not None:
             job.origins["latency"] = f"latency anywhere in {options.latency}"
@@ -148,8 +149,8 @@ def _step_factors(backward_samples_s: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _method(options: JobOptions) -> Method:
-    if not (math.isfinite(options.compression) and options.compression >= 1):
-        raise InputError(f"--compression {options.compression} must be a finite ratio, at least 1")
+    if not RATIO_BOUNDS.has(options.compression):
+        raise InputError(f"--compression {options.compression} must be a ratio {RATIO_BOUNDS.shown}")
     changes: dict[str, Any] = {"compression": options.compression, "colocated": options.colocated}
     if options.bucket_cap is not None:
         changes["bucket_cap_bytes"] = _cap("--bucket-cap", options.bucket_cap)
@@ -168,7 +169,7 @@ def _method(options: JobOptions) -> Method:
 
 
 def _cap(flag: str, text: str) -> float:
-    size = parsed(flag, parse_bytes, text)
+    size = parsed(flag, bounded_bytes, text)
     if size == 0:
         raise InputError(f"{flag} {text!r} must be greater than zero, such as '25 MiB'")
     return size
@@ -184,22 +185,17 @@ def _fitted_link(options: JobOptions) -> FittedLink | None:
 
 def _cluster(options: JobOptions, network_needed: bool, fitted: FittedLink | None) -> Cluster | None:
     gpus, per_node = options.gpus, options.gpus_per_node
-    if gpus is None:
-        return None
-    if gpus % per_node:
+    if gpus is not None and gpus % per_node:
         raise InputError(f"--gpus {gpus} is not a multiple of --gpus-per-node {per_node}: nodes must be full")
     if per_node % options.nics_per_node:
         raise InputError(
             f"--nics-per-node {options.nics_per_node} does not divide --gpus-per-node {per_node}: each card serves as"
             " many GPUs"
         )
-    return Cluster(
-        nodes=gpus // per_node,
-        inter=_network_link(options, fitted, needed=network_needed and gpus > per_node),
-        accelerators_per_node=per_node,
-        intra=_intra_link(options),
-        nics_per_node=options.nics_per_node,
-    )
+    # Also read where no cluster needs them, so that a wrong value is never passed over.
+    inter = _network_link(options, fitted, needed=network_needed and gpus is not None and gpus > per_node)
+    intra = _intra_link(options)
+    return None if gpus is None else Cluster(gpus // per_node, inter, per_node, intra, options.nics_per_node)
 
 
 def _network_link(options: JobOptions, fitted: FittedLink | None, *, needed: bool) -> Link:
@@ -207,13 +203,13 @@ def _network_link(options: JobOptions, fitted: FittedLink | None, *, needed: boo
     if fitted is not None:
         bandwidth, latency = fitted.bandwidth, fitted.latency_s
     elif options.bandwidth is not None:
-        bandwidth = _middle("--bandwidth", parse_bandwidth, options.bandwidth)
+        bandwidth = _middle("--bandwidth", bounded_bandwidth, options.bandwidth)
     elif needed:
         raise InputError("the network's bandwidth is missing: give --bandwidth '10 Gbps', or --network FIT.json")
     if options.latency is not None:
-        latency = _middle("--latency", parse_duration, options.latency)
-    if not 0 < options.utilization <= 1:
-        raise InputError(f"--utilization {options.utilization} must be greater than 0 and at most 1")
+        latency = _middle("--latency", bounded_duration, options.latency)
+    if not SHARE_BOUNDS.has(options.utilization):
+        raise InputError(f"--utilization {options.utilization} must be {SHARE_BOUNDS.shown}")
     return Link(bandwidth, latency, options.utilization)
 
 
@@ -222,9 +218,9 @@ def _intra_link(options: JobOptions) -> Link:
         return FREE_LINK
     bandwidth, latency = math.inf, 0.0
     if options.intra_bandwidth is not None:
-        bandwidth = parsed("--intra-bandwidth", parse_bandwidth, options.intra_bandwidth)
+        bandwidth = parsed("--intra-bandwidth", bounded_bandwidth, options.intra_bandwidth)
     if options.intra_latency is not None:
-        latency = parsed("--intra-latency", parse_duration, options.intra_latency)
+        latency = parsed("--intra-latency", bounded_duration, options.intra_latency)
     return Link(bandwidth, latency)
 
 
@@ -232,7 +228,10 @@ def _range(flag: str, parse: Callable[[str], float], text: str | None) -> tuple[
     """The two ends of a range such as ``8 Gbps..10 Gbps``; None for text that is no range."""
     if text is None or ".." not in text:
         return None
-    low, high = (parsed(flag, parse, end) for end in text.split("..", 1))
+    ends = re.split(r"(?<!\.)\.\.(?!\.)", text)  # of three dots, one could belong to a number
+    if len(ends) != 2 or not all(end.strip() for end in ends):
+        raise InputError(f"{flag} {text!r} is not a range: write two values with two dots between, LOWEST..HIGHEST")
+    low, high = (parsed(flag, parse, end) for end in ends)
     if low > high:
         raise InputError(f"{flag} {text!r}: the first value of a range must not exceed the second")
     return low, high

@@ -12,6 +12,7 @@ from wirebound.cli.job_report import echo_assumptions, job_document, job_line
 from wirebound.cli.output import JsonFlag, note, print_json
 from wirebound.errors import InputError
 from wirebound.simulate.need import BATCH_LIMIT, LARGEST, UNITS, solve_need
+from wirebound.units import SHARE_BOUNDS
 
 
 def register(app: typer.Typer) -> None:
@@ -31,8 +32,8 @@ def need(
     Example: wirebound need --workload vgg16 --gpus 64 --bandwidth "10 Gbps" --method horovod --target 0.95
     --solve compression
     """
-    if not 0 < target <= 1:
-        raise InputError(f"--target {target} must be a scaling factor greater than 0 and at most 1, such as 0.95")
+    if not SHARE_BOUNDS.has(target):
+        raise InputError(f"--target {target} must be a scaling factor {SHARE_BOUNDS.shown}, such as 0.95")
     if solve == "compression" and given.compressor is not None:
         raise InputError("--solve compression asks for a ratio that costs nothing: leave --compressor out")
     given_gpus, given_latency = given.gpus, given.latency

@@ -12,7 +12,7 @@ from wirebound.cli.output import JsonFlag, note, print_json, printable
 from wirebound.cli.seed import check_seed
 from wirebound.errors import InputError
 from wirebound.files import require_writable
-from wirebound.units import parse_bandwidth, parse_duration
+from wirebound.units import bounded_duration, parse_bandwidth
 
 _MOST_STEPS = 1_000_000
 _LARGEST_BATCH = 65_536
@@ -178,7 +178,7 @@ def _batch_sizes(text: str) -> list[int]:
 def _seconds(option: str, text: str | None) -> float | None:
     if text is None:
         return None
-    seconds = parsed(option, parse_duration, text)
+    seconds = parsed(option, bounded_duration, text)
     if seconds <= 0:
         raise InputError(f"{option} {text!r} must be greater than 0")
     return seconds

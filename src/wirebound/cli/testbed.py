@@ -12,10 +12,10 @@ from wirebound.cli.job_reading import read_job
 from wirebound.cli.listed import listed, whole_number
 from wirebound.cli.naming import naming
 from wirebound.cli.output import JsonFlag, note, print_json, printable
-from wirebound.cli.testbed_links import require_links, require_slow_links
+from wirebound.cli.testbed_links import link_rate, require_links, require_slow_links
 from wirebound.cli.testbed_training import TrainingOptions, train_and_report
 from wirebound.errors import InputError, unknown_name
-from wirebound.units import format_bandwidth, format_bytes, format_duration, parse_bandwidth
+from wirebound.units import SHARE_BOUNDS, format_bandwidth, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from wirebound.testbed.check import TierReport
@@ -85,14 +85,12 @@ def check(
     Example: wirebound testbed check --tier pacing --rate "100 Mbps" --json
     """
     from wirebound.testbed.check import DEFAULT_RATES_BPS, check_tier
-    from wirebound.testbed.network import Conditions
     from wirebound.testbed.tiers import TIERS, default_tier, tier_available, usable_tier
 
     rates: tuple[float, ...] = DEFAULT_RATES_BPS
     if rate is not None:
         with naming("--rate"):
-            rates = (parse_bandwidth(rate),)
-            Conditions(rates[0])
+            rates = (link_rate(rate),)
     if tier is not None:
         with naming("--tier"):
             usable_tier(tier)
@@ -249,11 +247,13 @@ def _replay(
 
     with naming("--workload"):
         job = read_job(JobOptions(workload=workload, method="bsp-a2a"), network_needed=False).workload
+    if scale is not None and not SHARE_BOUNDS.has(scale):
+        raise InputError(f"--scale {scale} must be {SHARE_BOUNDS.shown}")
     factor = min(1.0, _DEFAULT_BYTES / job.size) if scale is None else scale
     with naming("--scale"):
         scaled = scaled_workload(job, factor)
     counts = listed("--ranks", ranks, whole_number, default=_REPLAYED_RANKS)
-    speeds = listed("--rates", rates, parse_bandwidth, default=_FULL_RATES if full else _QUICK_RATES)
+    speeds = listed("--rates", rates, link_rate, default=_FULL_RATES if full else _QUICK_RATES)
     wanted = listed(
         "--methods", methods, lambda name: scaled_method(method_named(name), factor), default=",".join(_REPLAYED)
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from wirebound.cli.naming import naming
 from wirebound.errors import InputError
+from wirebound.units import Bounds, format_bandwidth, parse_bandwidth
 
 
 def require_slow_links(tier: str) -> None:
@@ -13,6 +14,14 @@ def require_slow_links(tier: str) -> None:
             "--tier: loopback cannot limit the rate of its links: choose another; 'wirebound testbed check' tells what"
             " each needs"
         )
+
+
+def link_rate(text: str) -> float:
+    """Return the rate of a link in bytes per second; raises `InputError` for one that no tier can have."""
+    from wirebound.testbed.network import FASTEST_BPS, SLOWEST_BPS
+
+    shown = f"between {format_bandwidth(SLOWEST_BPS)} and {format_bandwidth(FASTEST_BPS)}"
+    return parse_bandwidth(text, Bounds(SLOWEST_BPS, FASTEST_BPS, shown))
 
 
 def require_links(tier: str, processes: Iterable[tuple[int, int]], rates_Bps: Iterable[float]) -> None:

@@ -9,9 +9,9 @@ import typer
 from wirebound.cli.listed import listed, whole_number
 from wirebound.cli.naming import naming, parsed
 from wirebound.cli.output import note, print_json
-from wirebound.cli.testbed_links import require_links
+from wirebound.cli.testbed_links import link_rate, require_links
 from wirebound.errors import InputError
-from wirebound.units import BYTES_PER_S_PER_MBPS, format_bandwidth, format_duration, parse_bandwidth, parse_bytes
+from wirebound.units import BYTES_PER_S_PER_MBPS, bounded_bytes, format_bandwidth, format_duration
 
 if TYPE_CHECKING:
     from wirebound.testbed.training_case import TrainingCase
@@ -44,21 +44,18 @@ class TrainingOptions:
 
 def train_and_report(options: TrainingOptions, *, tier: str, out: Path, json_output: bool) -> None:
     """Predict, train, write the figures, and print the table or the document."""
-    from wirebound.testbed.network import Conditions
     from wirebound.testbed.training_case import BUCKET_CAP_BYTES
     from wirebound.testbed.training_run import run_training
     from wirebound.testbed_figures import write_figures
 
     cap_bytes = BUCKET_CAP_BYTES
     if options.bucket_cap is not None:
-        cap_bytes = parsed("--bucket-cap", parse_bytes, options.bucket_cap)
+        cap_bytes = parsed("--bucket-cap", bounded_bytes, options.bucket_cap)
         if cap_bytes <= 0:
             raise InputError(f"--bucket-cap {options.bucket_cap}: it must be greater than zero")
     at_Bps = None
     if options.calibrate_at is not None:
-        with naming("--calibrate-at"):
-            at_Bps = parse_bandwidth(options.calibrate_at)
-            Conditions(at_Bps)
+        at_Bps = parsed("--calibrate-at", link_rate, options.calibrate_at)
     cases = _cases(options, cap_bytes)
     require_links(tier, [(case.ranks, case.servers) for case in cases], [case.rate_Bps for case in cases])
     steps, budget_s = _FULL_STEPS if options.full else _QUICK_STEPS
@@ -94,7 +91,7 @@ def _cases(options: TrainingOptions, cap_bytes: float) -> "list[TrainingCase]":
         default=_FULL_MODELS if full else _QUICK_MODELS,
     )
     ranks = listed("--ranks", options.ranks, whole_number, default=_FULL_RANKS if full else _QUICK_RANKS)
-    rates = listed("--rates", options.rates, parse_bandwidth, default=_FULL_RATES if full else _QUICK_RATES)
+    rates = listed("--rates", options.rates, link_rate, default=_FULL_RATES if full else _QUICK_RATES)
     methods = listed(
         "--methods",
         options.methods,

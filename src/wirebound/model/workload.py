@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from wirebound.errors import InputError
+from wirebound.errors import InputError, unknown_name
 
 #: Bytes per element of the gradient types that a workload may be sent in.
 GRADIENT_DTYPES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
@@ -85,7 +85,7 @@ class Workload:
     def element_bytes(self) -> int:
         """Bytes of one gradient value; raises `InputError` for an unknown type."""
         if self.gradient_dtype not in GRADIENT_DTYPES:
-            raise InputError(f"unknown gradient type {self.gradient_dtype!r}: use one of {', '.join(GRADIENT_DTYPES)}")
+            raise unknown_name("gradient type", self.gradient_dtype, GRADIENT_DTYPES)
         return GRADIENT_DTYPES[self.gradient_dtype]
 
     @cached_property
@@ -152,7 +152,7 @@ class Workload:
     def with_gradient_dtype(self, dtype: str) -> "Workload":
         """Return the workload with gradients of another type; raises `InputError` for an unknown one."""
         if dtype not in GRADIENT_DTYPES:
-            raise InputError(f"unknown gradient type {dtype!r}: use one of {', '.join(GRADIENT_DTYPES)}")
+            raise unknown_name("gradient type", dtype, GRADIENT_DTYPES)
         old, new = GRADIENT_DTYPES[self.gradient_dtype], GRADIENT_DTYPES[dtype]
         tensors = tuple(dataclasses.replace(t, size=-(-t.size // old) * new) for t in self.tensors)
         return dataclasses.replace(self, tensors=tensors, gradient_dtype=dtype)

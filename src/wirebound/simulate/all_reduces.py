@@ -25,7 +25,7 @@ from wirebound.simulate.in_network import (
     in_network_all_reduce,
     in_network_sent_bytes,
 )
-from wirebound.units import parse_duration
+from wirebound.units import bounded_duration
 
 #: The ring over all accelerators; it is no exchange between nodes, so `cost` knows how to price it.
 FLAT_RING = "flat-ring"
@@ -100,7 +100,7 @@ def switch_slots(name: str) -> tuple[int, int, float | None]:
     round_trip: float | None = None
     if at:
         try:
-            round_trip = parse_duration(duration)
+            round_trip = bounded_duration(duration)
         except InputError as error:
             raise InputError(f"collective {name!r}: {error}") from None
     return slots, slot_bytes, round_trip

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from wirebound.errors import InputError, unknown_name
 from wirebound.model import Codec, Compressor, Tensor, Workload
+from wirebound.units import SHARE_BOUNDS
 
 INDEX_BYTES = 4
 HEADER_BYTES = 4
@@ -233,7 +234,7 @@ def compressor_named(text: str, codec: Codec | None = None) -> Compressor:
 
 
 _WANTED = {
-    "share": "the share of values kept, greater than 0 and at most 1",
+    "share": f"the share of values kept, {SHARE_BOUNDS.shown}",
     "levels": f"a whole number of levels, 1 to {_LARGEST:,}",
     "bucket": f"a whole number of elements in a bucket, 1 to {_LARGEST:,}",
     "rank": f"a whole rank, 1 to {_LARGEST:,}",
@@ -245,7 +246,7 @@ def _number(text: str, value: str, kind: str) -> float:
         number = float(value)
     except ValueError:
         number = math.nan
-    fits = 0 < number <= 1 if kind == "share" else 1 <= number <= _LARGEST and number.is_integer()
+    fits = SHARE_BOUNDS.has(number) if kind == "share" else 1 <= number <= _LARGEST and number.is_integer()
     if not fits:
         raise InputError(f"compressor {text!r}: {value!r} is not {_WANTED[kind]}")
     return number
