@@ -30,12 +30,13 @@ class Bounds(NamedTuple):
         return self.low <= value <= self.high
 
 
-#: What no honest value on a command line exceeds. Times end where those of a profile do, and sizes and times may be 0.
-BANDWIDTH_BOUNDS = Bounds(125.0, 1e6 * BYTES_PER_S_PER_GBPS, "between 1 kbps and 1,000,000 Gbps")
-SIZE_BOUNDS = Bounds(1.0, 1e15, "between 1 B and 1,000 TB")
+#: What no value on a command line exceeds, though it may stand for "as good as infinite". Times end where those of a
+#: profile do, and sizes and times may be 0.
+BANDWIDTH_BOUNDS = Bounds(125.0, 1e12 * BYTES_PER_S_PER_GBPS, "between 1 kbps and 1e12 Gbps")
+SIZE_BOUNDS = Bounds(1.0, 1e18, "between 1 B and 1e6 TB")
 DURATION_BOUNDS = Bounds(0.0, 1e6, "between 0 and 1,000,000 s")
 #: The same for ratios of compression, and for shares such as a link's utilization.
-RATIO_BOUNDS = Bounds(1.0, 1e6, "between 1 and 1,000,000")
+RATIO_BOUNDS = Bounds(1.0, 1e12, "between 1 and 1e12")
 SHARE_BOUNDS = Bounds(1e-6, 1.0, "between 0.000001 and 1")
 
 _SIZES = {

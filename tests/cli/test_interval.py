@@ -121,7 +121,7 @@ MISTAKES = [
     (["--bandwidth", "12 Gbps..8 Gbps"], "--bandwidth '12 Gbps..8 Gbps': the first value of a range must not exceed"),
     (["--bandwidth", "8..12 Gbps"], "--bandwidth: bandwidth '8' has no unit"),
     (["--bandwidth", "8 Gbps...10 Gbps"], "--bandwidth '8 Gbps...10 Gbps' is not a range: write two values"),
-    (["--bandwidth", "8 Gbps..1e30 Gbps"], "bandwidth '1e30 Gbps' must be between 1 kbps and 1,000,000 Gbps"),
+    (["--bandwidth", "8 Gbps..1e30 Gbps"], "bandwidth '1e30 Gbps' must be between 1 kbps and 1e12 Gbps"),
     (["--bandwidth", "8 Gbps.."], "--bandwidth '8 Gbps..' is not a range: write two values"),
     (["--bandwidth", "0 Gbps..8 Gbps"], "must be greater than zero"),
     (["--bandwidth", "1 Gbps..2 Gbps..3 Gbps"], "'1 Gbps..2 Gbps..3 Gbps' is not a range: write two values"),

@@ -111,7 +111,7 @@ def test_of_replays(option, value, remedy, wirebound, tmp_path, monkeypatch):
         ("--bucket-cap", "25", "has no unit"),
         ("--bucket-cap", "0 MiB", "greater than zero"),
         ("--bucket-cap", "-1 MiB", "not negative"),
-        ("--bucket-cap", "0.1 B", "between 1 B and 1,000 TB"),
+        ("--bucket-cap", "0.1 B", "between 1 B and 1e6 TB"),
         ("--rates", "1e300 Gbps", "between 1 Mbps and 100 Gbps"),
         ("--compressor", "topk:1e-300", "between 0.000001 and 1"),
         ("--calibrate-at", "", "write a number and a unit"),
