@@ -242,7 +242,7 @@ def test_the_bandwidth_that_is_solved_for_was_not_given_by_a_fit(wirebound, tmp_
         ({"link_bandwidth_Bps": 0}, "must be greater than 0"),
         ({"link_bandwidth_Bps": 10**400}, "must be between 0 and 1e+18"),
         ({"link_bandwidth_Bps": float("nan")}, "must be between 0 and 1e+18"),
-        ({"link_latency_s": 1e300}, "must be between 0 and 1e+09"),
+        ({"link_latency_s": 1e7}, "must be between 0 and 1e+06"),
         ({"schema": "wirebound-profile"}, "this is a profile: run 'wirebound fit' on it"),
         ({"schema": ["x"]}, "is not a fit"),
         ({"version": 2}, "has fit version 2: this program reads version 1"),
