@@ -270,7 +270,7 @@ MISTAKES = [
     (["predict", *JOB, "--method", "wfbp_a2a"], "did you mean 'wfbp-a2a'"),
     (["predict", *JOB, "--workload", "absent.json"], "absent.json: no such profile, the file does not exist"),
     (["predict", *JOB, "--workload", "./nothere"], "nothere: no such profile, the file does not exist"),
-    (["predict", *JOB, "--workload", "."], "is a folder, not a profile"),
+    (["predict", *JOB, "--workload", "."], "the name is empty, or '.', which is a folder"),
     (["predict", *JOB, "--gpus", "1.5"], "'1.5'"),
     (["predict", *JOB, "--first-bucket-cap", "0 B"], "--first-bucket-cap '0 B' must be greater than zero"),
     (["predict", *JOB[2:]], "--workload': the built-in ones are resnet18, resnet50"),

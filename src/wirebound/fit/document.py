@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError
-from wirebound.files import parse_json
+from wirebound.files import parse_json, require_input_name
 from wirebound.model import Link
 from wirebound.simulate.collectives import ring_all_reduce
 from wirebound.simulate.uncertainty import DEFAULT_SAMPLES, within_interval
@@ -55,6 +55,7 @@ def link_beneath(alpha_s: float, beta_s_per_byte: float, collective: str, ranks:
 
 def load_fitted_link(path: Path) -> FittedLink:
     """Read the link from the file of `wirebound fit`; raises `InputError` with one line that names the file."""
+    require_input_name(path)
     try:
         document = parse_json(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:

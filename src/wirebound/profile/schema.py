@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError, undecodable
-from wirebound.files import parse_json, write_text
+from wirebound.files import parse_json, require_input_name, write_text
 from wirebound.model import Tensor, Workload
 from wirebound.model.workload import GRADIENT_DTYPES
 from wirebound.profile.fields import LARGEST_BATCH, LARGEST_RANKS, LARGEST_SIZE, Fields
@@ -159,6 +159,7 @@ class Profile:
 def load_profile(path: Path | str) -> Profile:
     """Read a profile; raises `InputError` with one line that names the file and, by its JSON path, the bad field."""
     path = Path(path)
+    require_input_name(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -185,7 +186,10 @@ def load_profile(path: Path | str) -> Profile:
 def profile_from_document(document: object, *, where: str = "profile") -> Profile:
     """Check a parsed document and return its profile; `where` begins every message."""
     fields = Fields.of_document(document, where)
-    if fields.text("schema", default="") != SCHEMA:
+    schema = fields.text("schema", default="")
+    if schema == "wirebound-fit":
+        raise InputError(f"{where}: is a fit, not a profile: give it with --network, and here the PROFILE.json")
+    if schema != SCHEMA:
         raise InputError(f"{where}: is not a profile: its field 'schema' must be {SCHEMA!r}")
     version = fields.integer("version", minimum=1)
     if version != VERSION:
