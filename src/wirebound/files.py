@@ -37,10 +37,10 @@ def require_input_name(path: Path) -> None:
         raise InputError("'-' does not stand for standard input: name a file")
 
 
-def _require_some_name(path: Path) -> None:
+def _require_some_name(path: Path, what_for: str = "") -> None:
     # An empty path is the current folder to pathlib, so the two cannot be told apart here.
     if str(path) == ".":
-        raise InputError("the name is empty, or '.', which is a folder: name a file")
+        raise InputError(f"the name is empty, or '.', which is a folder: name a file{what_for}")
 
 
 def require_writable(path: Path) -> Path:
@@ -50,7 +50,7 @@ def require_writable(path: Path) -> Path:
     folder, its folder does not exist or cannot be written to, or the file that is there is write-protected.
     """
     require_name(path)
-    _require_some_name(path)
+    _require_some_name(path, " to write")
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder: name a file to write")
     if _is_stream(path):
