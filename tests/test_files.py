@@ -108,7 +108,7 @@ def test_a_file_too_large_keeps_the_old_one(tmp_path):
 
 
 def test_names_and_text_that_cannot_be(tmp_path):
-    for path, said in ((type(tmp_path)(""), "is a folder"), (tmp_path / "no" / "file", "does not exist")):
+    for path, said in ((type(tmp_path)(""), "the name is empty, or"), (tmp_path / "no" / "file", "does not exist")):
         with pytest.raises(InputError, match=said):
             write_text(path, "new")
     with pytest.raises(InputError, match="no text"):

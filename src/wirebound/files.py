@@ -27,6 +27,22 @@ def require_name(path: Path) -> None:
         raise InputError("'-' does not stand for standard output: give a name; where there is --json, it prints there")
 
 
+def require_input_name(path: Path) -> None:
+    """Raise `InputError` for an empty name, and for ``-``, by which other programs mean standard input.
+
+    A file of that name is read all the same.
+    """
+    _require_some_name(path)
+    if str(path) == "-" and not path.exists():
+        raise InputError("'-' does not stand for standard input: name a file")
+
+
+def _require_some_name(path: Path, what_for: str = "") -> None:
+    # An empty path is the current folder to pathlib, so the two cannot be told apart here.
+    if str(path) == ".":
+        raise InputError(f"the name is empty, or '.', which is a folder: name a file{what_for}")
+
+
 def require_writable(path: Path) -> Path:
     """Return the file that writing to `path` would change: where a link leads to, else `path` itself.
 
@@ -34,13 +50,17 @@ def require_writable(path: Path) -> Path:
     folder, its folder does not exist or cannot be written to, or the file that is there is write-protected.
     """
     require_name(path)
-    if os.path.isdir(path):  # also the empty path, which pathlib takes for the current folder
+    _require_some_name(path, " to write")
+    if os.path.isdir(path):
         raise InputError(f"{path} is a folder: name a file to write")
     if _is_stream(path):
         return path
     target = Path(os.path.realpath(path)) if os.path.islink(path) else path
     if os.path.islink(target):
         raise InputError(f"{path} is a link that leads to itself: choose another")
+    above = next((folder for folder in target.parents if os.path.exists(folder)), target.parent)
+    if os.path.exists(above) and not os.path.isdir(above):
+        raise InputError(f"{path}: {above} is a file, not a folder: choose another")
     if not os.path.isdir(target.parent):
         raise InputError(f"{path}: its folder {target.parent} does not exist: create it first")
     if os.path.exists(target) and not os.access(target, os.W_OK):

@@ -150,6 +150,17 @@ def test_mistakes_are_one_line(wirebound, options, complaint):
         ({"bootstrap": {"alpha_s": [1e-4], "beta_s_per_byte": [math.nan]}}, "bootstrap.beta_s_per_byte has nan"),
         ({"bootstrap": {"alpha_s": [1e-4], "beta_s_per_byte": [math.inf]}}, "bootstrap.beta_s_per_byte has inf"),
         ({"bootstrap": {"alpha_s": [1e30], "beta_s_per_byte": [1e-9]}}, "bootstrap.alpha_s has 1e+30"),
+        (
+            {"bootstrap": {"alpha_s": [1e7], "beta_s_per_byte": [1e-9]}},
+            "has 10000000.0: it must be between 0 and 1e+06",
+        ),
+        ({"alpha_s": math.nan}, "alpha_s = nan must be between 0 and 1e+06"),
+        ({"alpha_s": -1}, "alpha_s = -1 must be between 0 and 1e+06"),
+        ({"beta_s_per_byte": "x"}, "beta_s_per_byte = 'x' must be between 0 and 1e+06"),
+        ({"link_latency_s": 1e5}, "link_latency_s = 100000 contradicts 2 resamples of its measurements: make it again"),
+        ({"link_latency_s": 8 / 6 * 1e-4}, "link_latency_s = 0.000133333 contradicts 2 resamples"),
+        ({"link_bandwidth_Bps": 1.5e9 * 8}, "link_bandwidth_Bps = 1.2e+10 contradicts 2 resamples"),
+        ({"link_bandwidth_Bps": 1.5e9 / 8}, "link_bandwidth_Bps = 1.875e+08 contradicts 2 resamples"),
         ({"ranks": 1}, "ranks = 1 must be between 2 and"),
         ({"ranks": "four"}, "ranks = 'four' must be"),
         (

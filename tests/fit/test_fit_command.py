@@ -131,7 +131,7 @@ def test_bad_csv_is_one_line(text, part, tmp_path, capsys):
     [
         (b"\xff\xfe\x00", "bad.csv", "not UTF-8"),
         (b"{", "bad.json", "not whole JSON"),
-        (b'{"schema": "wirebound-fit"}', "FIT.json", "is not a profile"),
+        (b'{"schema": "wirebound-fit"}', "FIT.json", "is a fit, not a profile"),
     ],
 )
 def test_bad_files_are_one_line(content, name, part, tmp_path, capsys):

@@ -280,6 +280,8 @@ GOOD = [
     (["tensors", 0, "forward_s"], None),
     (["tensors", 0, "ready_samples"], ...),
     (["collectives", 0, "rate_Bps"], None),
+    *((["collectives", 1], DOCUMENT["collectives"][0] | other) for other in ({"ranks": 3}, {"rate_Bps": 1e6})),
+    (["collectives", 1], DOCUMENT["collectives"][0] | {"backend": "nccl"}),
     (["forward_s"], 0),
     (["machine"], {}),
     (["something_new"], {"a": [1]}),
@@ -302,6 +304,16 @@ TORN = [
     (["counters", 0, "time_s"], [0.0, 0.2, 0.1], "counters[0].time_s falls"),
     (["counters", 0, "communication_end_s"], [], "counters[0].communication_end_s must have one end"),
     (["counters", 0, "communication_end_s"], [0.001], "counters[0].communication_end_s must have one end"),
+    (
+        ["collectives", 0, "median_s"],
+        0.003,
+        "median_s is 0.003, but the median of its times_s is 0.0003",
+    ),
+    (
+        ["collectives"],
+        [{"collective": "x", "ranks": 2, "bytes": 8, "median_s": time} for time in (0.1, 0.2)],
+        "collectives[1] has the 'x' of 2 ranks at 8 bytes, which collectives[0] has already",
+    ),
 ]
 
 

@@ -60,8 +60,9 @@ def fit(
     if (collective is None) != (ranks is None):
         missing = "--ranks" if ranks is None else "--collective"
         raise InputError(f"a link needs both --collective and --ranks: add {missing}")
-    fitted = fit_communication(sizes, times, seed=seed)
-    link = None if collective is None or ranks is None else link_parameters(fitted, collective, ranks)
+    with naming(str(file)):
+        fitted = fit_communication(sizes, times, seed=seed)
+        link = None if collective is None or ranks is None else link_parameters(fitted, collective, ranks)
     curves = choose_curve(fitted.sizes, fitted.times_s)
     document = _fit_document(fitted, collective, ranks, link) | {"curves": _curves_document(curves)}
     if out is not None:
@@ -98,7 +99,7 @@ def _nccl_tests_samples(
     tests = read_nccl_tests(file)
     sizes, times = samples(tests, file)
     for warning in tests.warnings:
-        note(f"warning: {printable(warning)}")
+        note(f"warning: {printable(f'{file}: {warning}')}")
     if ranks is not None and tests.ranks not in (None, ranks):
         raise InputError(f"{file}: was measured with {tests.ranks} ranks, not --ranks {ranks}: leave the option out")
     if collective is not None:

@@ -25,12 +25,19 @@ _OF_ALL_RANKS = ("format", "world_size", "collectives")
 
 @dataclasses.dataclass(slots=True)
 class _Imported:
-    """What an import found: its document, what to print of it, and a profile or the reason why there is none."""
+    """What an import found: its document, what to print of it, and a profile or the reason why there is none.
+
+    Paths are for the terminal only: neither the document nor the profile has them.
+    """
 
     document: dict[str, Any]
     lines: list[str]
     profile: "Profile | None"
     missing: InputError | None
+    #: The files that warnings are about, where that is one of them.
+    of_file: dict[str, Path] = dataclasses.field(default_factory=dict)
+    #: What was wrong with the files of the other ranks.
+    elsewhere: list[str] = dataclasses.field(default_factory=list)
 
 
 def register(app: typer.Typer) -> None:
@@ -77,7 +84,10 @@ def import_(
         save_profile(imported.profile, out)
     warnings = imported.document["warnings"] if imported.profile is None else imported.profile.warnings
     for warning in warnings:
-        note(f"warning: {printable(warning)}")
+        place = f"{imported.of_file[warning]}: " if warning in imported.of_file else ""
+        note(f"warning: {printable(place + warning)}")
+    for line in imported.elsewhere:
+        note(f"warning: {printable(line)}")
     if json_output:
         print_json(imported.document)
         return
@@ -110,8 +120,12 @@ def _kineto(files: list[Path], batch: int | None) -> _Imported:
     try:
         traced = kineto_profile(traces[0], summaries[0], batch_size=batch)
     except InputError as error:
-        return _without_profile(document, lines, error, files[0])
-    return _with_replay(document, lines, traced)
+        imported = _without_profile(document, lines, error, traces[0].path)
+    else:
+        imported = _with_replay(document, lines, traced)
+    imported.of_file |= dict.fromkeys(traces[0].warnings, traces[0].path)
+    imported.elsewhere += [f"{trace.path}: {warning}" for trace in traces[1:] for warning in trace.warnings]
+    return imported
 
 
 def _horovod(files: list[Path], batch: int | None) -> _Imported:

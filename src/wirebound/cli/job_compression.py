@@ -44,7 +44,8 @@ def _compressor(options: JobOptions, text: str) -> Compressor:
     if options.free_codec:
         return compressor
     if options.codec is not None:
-        return replace(compressor, codec=load_codec(options.codec, compressor.label))
+        with naming("--codec"):
+            return replace(compressor, codec=load_codec(options.codec, compressor.label))
     return replace(compressor, codec=estimated_codec(compressor, _memory_bandwidth(options), LAUNCH_S))
 
 

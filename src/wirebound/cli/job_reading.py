@@ -126,7 +126,8 @@ def _workload(options: JobOptions, batch_varies: bool) -> tuple[Workload, str | 
         from wirebound.profile.schema import load_profile
 
         profile = load_profile(Path(name))
-        workload = profile.workload()
+        with naming(name):
+            workload = profile.workload()
         if batch_varies and len(profile.batch_samples) > 1:
             workload, batch_rule = with_measured_batches(workload, profile, options.batch)
     else:
@@ -180,7 +181,8 @@ def _fitted_link(options: JobOptions) -> FittedLink | None:
         return None
     if options.bandwidth is not None:
         raise InputError("--bandwidth and --network both give the bandwidth: leave one of them out")
-    return load_fitted_link(options.network)
+    with naming("--network"):
+        return load_fitted_link(options.network)
 
 
 def _cluster(options: JobOptions, network_needed: bool, fitted: FittedLink | None) -> Cluster | None:

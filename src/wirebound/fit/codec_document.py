@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError
-from wirebound.files import parse_json
+from wirebound.files import parse_json, require_input_name
 from wirebound.model import Codec
 
 SCHEMA = "wirebound-codec"
@@ -32,6 +32,7 @@ def load_codec(path: Path, compressor: str | None = None) -> Codec:
     A file of one codec has them itself; of a file of several, that of `compressor`, such as ``topk:0.01``, is taken.
     Raises `InputError` with one line that names the file.
     """
+    require_input_name(path)
     try:
         document = parse_json(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:

@@ -2,13 +2,13 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError
-from wirebound.files import parse_json
+from wirebound.files import parse_json, require_input_name
 from wirebound.model import Link
 from wirebound.simulate.collectives import ring_all_reduce
 from wirebound.simulate.uncertainty import DEFAULT_SAMPLES, within_interval
@@ -20,8 +20,8 @@ VERSION = 1
 COLLECTIVE_COSTS: dict[str, Callable[[float, int, float, float], float]] = {"ring-allreduce": ring_all_reduce}
 
 _REMEDY = "make a fit with 'wirebound fit PROFILE.json --out FIT.json'"
-#: Values beyond these are mistakes: B/s, s, and s/B.
-_LARGEST = {"link_bandwidth_Bps": 1e18, "link_latency_s": 1e9, "alpha_s": 1e12, "beta_s_per_byte": 1e12}
+#: Values beyond these are mistakes: B/s, s as in a profile, and s/B.
+_LARGEST = {"link_bandwidth_Bps": 1e18, "link_latency_s": 1e6, "alpha_s": 1e6, "beta_s_per_byte": 1e6}
 _MOST_RANKS = 1_000_000_000
 _UNKNOWNS, _INTERVALS = ("alpha_s", "beta_s_per_byte"), ("alpha_ci95", "beta_ci95")
 
@@ -55,6 +55,7 @@ def link_beneath(alpha_s: float, beta_s_per_byte: float, collective: str, ranks:
 
 def load_fitted_link(path: Path) -> FittedLink:
     """Read the link from the file of `wirebound fit`; raises `InputError` with one line that names the file."""
+    require_input_name(path)
     try:
         document = parse_json(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:
@@ -77,6 +78,9 @@ def load_fitted_link(path: Path) -> FittedLink:
     bandwidth, latency_s = _number(document, "link_bandwidth_Bps", path), _number(document, "link_latency_s", path)
     if bandwidth == 0:
         raise InputError(f"{path}: link_bandwidth_Bps = 0 must be greater than 0")
+    for name in _UNKNOWNS:
+        if document.get(name) is not None:
+            _number(document, name, path)
     collective = document.get("collective")
     if collective not in list(COLLECTIVE_COSTS):
         raise InputError(
@@ -92,8 +96,25 @@ def load_fitted_link(path: Path) -> FittedLink:
         if isinstance(ranks, bool) or not isinstance(ranks, int) or not 2 <= ranks <= _MOST_RANKS:
             raise InputError(f"{path}: ranks = {ranks!r:.40} must be between 2 and {_MOST_RANKS:,}: {_REMEDY}")
         links = [link_beneath(alpha, beta, collective, ranks) for alpha, beta in pairs]
+        _require_near("link_latency_s", latency_s, latency_s, [x.latency_s for x in links], source, path)
+        _require_near("link_bandwidth_Bps", bandwidth, 1 / bandwidth, [1 / x.bandwidth for x in links], source, path)
         return FittedLink(bandwidth, latency_s, doubts, tuple((x.bandwidth, x.latency_s) for x in links), source)
     return FittedLink(bandwidth, latency_s, doubts)
+
+
+def _require_near(field: str, value: float, point: float, others: Sequence[float], source: str, path: Path) -> None:
+    """Raise `InputError` where the point lies far from what the same file allows: somebody has edited one of them.
+
+    Far is beyond twice the largest or below half the smallest; a latency may also be lower than that by as much as all
+    of them differ, for α is often 0 where few of its resamples are.
+    """
+    low, high = min(others), max(others)
+    lowest = min(low / 2, 2 * low - high) if field == "link_latency_s" else low / 2
+    if not lowest <= point <= 2 * high:
+        raise InputError(
+            f"{path}: {field} = {value:g} contradicts {source}: make it again with 'wirebound fit PROFILE.json --out"
+            f" {path.name}'"
+        )
 
 
 def _plausible_pairs(document: dict[str, Any], path: Path) -> tuple[list[tuple[float, float]], str]:

@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 
 from wirebound.errors import InputError
+from wirebound.files import require_input_name
 
 _COLUMNS = "bytes,seconds"
 
@@ -20,6 +21,7 @@ def read_samples(path: Path) -> tuple[list[float], list[float]]:
     Sizes are whole numbers from 1 to 1e18, times between 1e-12 s and 1e9 s. Lines that are empty or begin with ``#``
     are skipped. Raises `InputError` with one line that names the file and, where one is to blame, the line.
     """
+    require_input_name(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:

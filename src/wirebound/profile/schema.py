@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import InputError, undecodable
-from wirebound.files import parse_json, write_text
+from wirebound.files import parse_json, require_input_name, write_text
 from wirebound.model import Tensor, Workload
 from wirebound.model.workload import GRADIENT_DTYPES
 from wirebound.profile.fields import LARGEST_BATCH, LARGEST_RANKS, LARGEST_SIZE, Fields
@@ -38,6 +38,9 @@ VERSION, MINOR = 1, 1
 
 #: How a profile's compute times were obtained, as in `wirebound.model.Workload.timing`.
 TIMINGS = ("measured", "flop-proportional", "flop-estimated")
+
+#: A median may differ by this share, and by what rounding to nanoseconds makes, from that of the times beside it.
+_MEDIAN_TOLERANCE, _ROUNDED_S = 0.01, 2e-9
 
 Scalar = str | int | float | bool | None
 
@@ -156,6 +159,7 @@ class Profile:
 def load_profile(path: Path | str) -> Profile:
     """Read a profile; raises `InputError` with one line that names the file and, by its JSON path, the bad field."""
     path = Path(path)
+    require_input_name(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -182,7 +186,10 @@ def load_profile(path: Path | str) -> Profile:
 def profile_from_document(document: object, *, where: str = "profile") -> Profile:
     """Check a parsed document and return its profile; `where` begins every message."""
     fields = Fields.of_document(document, where)
-    if fields.text("schema", default="") != SCHEMA:
+    schema = fields.text("schema", default="")
+    if schema == "wirebound-fit":
+        raise InputError(f"{where}: is a fit, not a profile: give it with --network, and here the PROFILE.json")
+    if schema != SCHEMA:
         raise InputError(f"{where}: is not a profile: its field 'schema' must be {SCHEMA!r}")
     version = fields.integer("version", minimum=1)
     if version != VERSION:
@@ -203,7 +210,7 @@ def profile_from_document(document: object, *, where: str = "profile") -> Profil
         backward_samples_s=fields.many_seconds("backward_samples_s"),
         batch_samples=_batch_samples(fields.objects("batch_samples", required=False)),
         hook_overhead=read_overhead(fields.optional_object("hook_overhead")),
-        collectives=tuple(_collective(item) for item in fields.objects("collectives")),
+        collectives=_collectives(fields.objects("collectives")),
         vector_add=tuple(
             (item.number("bytes", positive=True, maximum=LARGEST_SIZE), item.seconds("seconds"))
             for item in fields.objects("vector_add", required=False)
@@ -264,6 +271,28 @@ def _batch_samples(items: list[Fields]) -> tuple[BatchTiming, ...]:
                 raise InputError(f"{item.where}: field {item.path}.{name} must have the time of one step at least")
         samples.append(BatchTiming(batch_size, forward_s, backward_s))
     return tuple(samples)
+
+
+def _collectives(items: list[Fields]) -> tuple[CollectiveTiming, ...]:
+    found: dict[tuple[object, ...], Fields] = {}
+    timings = []
+    for item in items:
+        timing = _collective(item)
+        first = found.setdefault((timing.collective, timing.ranks, timing.size, timing.backend, timing.rate_Bps), item)
+        if first is not item:
+            raise InputError(
+                f"{item.where}: {item.path} has the {timing.collective!r:.60} of {timing.ranks} ranks at {timing.size}"
+                f" bytes, which {first.path} has already: keep one of them"
+            )
+        if timing.times_s:
+            middle = statistics.median(timing.times_s)
+            if abs(timing.median_s - middle) > _MEDIAN_TOLERANCE * middle + _ROUNDED_S:
+                raise InputError(
+                    f"{item.where}: field {item.path}.median_s is {timing.median_s:g}, but the median of its times_s is"
+                    f" {middle:g}: measure it again, or leave times_s out"
+                )
+        timings.append(timing)
+    return tuple(timings)
 
 
 def _collective(fields: Fields) -> CollectiveTiming:

@@ -295,3 +295,47 @@ def test_a_file_without_header_or_row_is_no_nccl_tests_output(run, tmp_path):
     assert (code, out) == (2, "")
     assert "is not nccl-tests output" in err
     assert len(err.splitlines()) == 1
+
+
+def test_events_that_stand_twice_are_counted_once(run, tmp_path):
+    events = ddp_events()
+    _, once, _ = run("import", write(tmp_path / "once.json", kineto_document(events)), "--json")
+    twice = write(tmp_path / "twice.json", kineto_document(events * 2))
+    code, out, errors = run("import", twice, "--json")
+    first, second = json.loads(once), json.loads(out)
+    repeated = sum("nccl" in event["name"] for event in events)
+    warning = f"{repeated} event(s) of collectives repeat others with the same name, ts, dur, pid and tid"
+    assert code == 0
+    assert f"warning: {twice}: {warning}" in errors
+    assert second.pop("warnings")[0].startswith(warning)
+    first.pop("warnings")
+    assert second == first
+
+
+@pytest.mark.parametrize("share", [0.6, 0.9, 0.999])
+def test_a_cut_off_trace_says_so_once_and_is_named(share, run, tmp_path):
+    whole = json.dumps(kineto_document(ddp_events()))
+    cut = tmp_path / "cut.json"
+    cut.write_text(whole[: int(share * len(whole))], encoding="utf-8")
+    _, _, errors = run("import", cut)
+    assert errors.count("is cut off at byte") == 1
+    assert f"warning: {cut}: is cut off at byte {cut.stat().st_size}: " in errors
+
+
+@pytest.mark.parametrize("change", [lambda e: "nccl" not in e["name"], lambda e: "ProfilerStep" not in e["name"]])
+def test_a_cut_is_blamed_before_what_it_left_out(change, run, tmp_path):
+    whole = json.dumps(kineto_document([event for event in ddp_events() if change(event)]))
+    cut = tmp_path / "cut.json"
+    cut.write_text(whole[:-30], encoding="utf-8")
+    code, _, errors = run("import", cut, "--out", tmp_path / "P.json")
+    assert code == 2
+    assert errors.count("\n") == 1
+    assert f"{cut}: no workload can be made: the file is cut off at byte {len(whole) - 30}" in errors
+
+
+def test_a_cut_trace_of_another_rank_is_named(run, tmp_path):
+    first, second = ddp_trace(tmp_path / "0.json"), ddp_trace(tmp_path / "1.json", rank=1)
+    text = second.read_text(encoding="utf-8")
+    second.write_text(text[: text.rindex("]") - 3], encoding="utf-8")
+    _, _, errors = run("import", first, second)
+    assert f"warning: {second}: is cut off at byte" in errors

@@ -131,7 +131,24 @@ def test_rows_split_by_log_lines(tmp_path):
 
 def test_errors_and_wrong_results(tmp_path):
     assert len(read(tmp_path, output(error="N/A")).rows) == 2 * len(SIZES)
-    assert any("report wrong results" in line for line in read(tmp_path, output(error="12")).warnings)
+    warnings = read(tmp_path, output(error="12")).warnings
+    assert any(f"{2 * len(SIZES)} measurement(s) report wrong results, at {SIZES[0]}, " in line for line in warnings)
+    lines = output().splitlines()
+    index = next(i for i, line in enumerate(lines) if line.lstrip().startswith("65536 "))
+    lines[index] = lines[index][: lines[index].rindex("0")] + "3"
+    warnings = read(tmp_path, "\n".join(lines)).warnings
+    assert any("1 measurement(s) report wrong results, at 65536 bytes" in line for line in warnings)
+
+
+@pytest.mark.parametrize(("size", "time"), [(0, 12.5), (65536, 0)])
+def test_rows_of_no_bytes_or_no_time_are_told(size, time, tmp_path):
+    half = f"{time:9} {0:8.2f} {0:8.2f} {0:>6}"
+    row = f"{size:12} {size // 4:12}     float     sum     -1 {half} {half}"
+    tests = read(tmp_path, output() + row + "\n")
+    assert any(f"2 measurement(s) of no bytes or of no time, at {size} bytes" in line for line in tests.warnings)
+    profile = nccl_profile(tests, tmp_path / "log.txt")
+    assert [c.size for c in profile.collectives] == SIZES
+    assert any("of no bytes or of no time" in line for line in profile.warnings)
 
 
 def test_several_tests_in_one_file(tmp_path):

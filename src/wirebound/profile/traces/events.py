@@ -35,7 +35,8 @@ _FIELD_END = re.compile(r'"\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z)')
 class TraceFile:
     """One trace file. `header` has the fields beside the events, as far as they were read, `warnings` what was wrong.
 
-    Warnings and errors name places by their byte in the text (of a gzip file: unpacked).
+    `cut_off_at` is the byte where a file ends too early, None for a whole one. Warnings and errors name places by their
+    byte in the text (of a gzip file: unpacked).
     """
 
     def __init__(self, path: Path, *, skip_flows: bool = False) -> None:
@@ -43,6 +44,7 @@ class TraceFile:
         self.path = path
         self._between = _GAP_AND_FLOWS if skip_flows else _GAP
         self.header: dict[str, Any] = {}
+        self.cut_off_at: int | None = None
         self._source = TextSource(path)
         self._said: list[str] = []
         self._text, self._position, self._before, self._ended = "", 0, 0, False
@@ -53,6 +55,8 @@ class TraceFile:
     def warnings(self) -> list[str]:
         """What was wrong with the file, one line each."""
         lines = self._source.warnings + self._said
+        if self.cut_off_at is not None:
+            lines.append(f"is cut off at byte {self.cut_off_at}: only what is there was read")
         for damage, (count, first) in self._repairs.items():
             lines.append(f"{count} event(s) repaired that had {damage}, the first at byte {first}")
         if self._skipped:
@@ -99,7 +103,7 @@ class TraceFile:
             hint = f" (it is a {shown(str(kind))!s:.40})" if isinstance(kind, str) else ""
             raise InputError(f"{self.path}: has no list traceEvents, so it is not a trace{hint}")
         if not mark:
-            self._cut_off()
+            self._cut_off()  # in the list already, where that was not closed
 
     def _list(self) -> Iterator[dict[str, Any]]:
         """The events up to the end of the list."""
@@ -222,7 +226,7 @@ class TraceFile:
         return self._before + len(self._text[: self._position].encode("utf-8", "surrogateescape"))
 
     def _cut_off(self) -> None:
-        self._said.append(f"is cut off at byte {self._byte()}: only what is there was read")
+        self.cut_off_at = self._byte() if self.cut_off_at is None else self.cut_off_at
 
     def _broken(self, why: str) -> InputError:
         reason = shown(re.sub(r": line \d+ column \d+ \(char \d+\)$", "", why)) or "not JSON"

@@ -58,7 +58,7 @@ class KinetoTrace:
     `kernels` is when the device computed, `operations` when the host did. `started` … are device activities in three
     columns: start, end and launch (their own start where no launch is known); `computing` says which of them compute.
     `backward` has the starts of autograd's operations. `base_us` is what all times count from, `device` the name of the
-    device where there is one.
+    device where there is one, `cut_off_at` the byte where the file ends too early.
     """
 
     path: Path
@@ -67,6 +67,7 @@ class KinetoTrace:
     backend: str | None = None
     base_us: float = 0.0
     device: str | None = None
+    cut_off_at: int | None = None
     kernels: BusyTime = field(default_factory=BusyTime)
     operations: BusyTime = field(default_factory=BusyTime)
     started: "array[float]" = field(default_factory=lambda: array("d"))
@@ -105,6 +106,9 @@ class _Collector:
         self._device_steps: dict[str, Interval] = {}
         self._communication: list[tuple[float, float, str, dict[str, Any], Any, int]] = []
         self._odd = 0
+        # Of collectives only: all other figures are unions and moments, which a second copy does not change.
+        self._seen: set[tuple[str, float, float, str]] = set()
+        self._repeated = 0
         self.timed = 0
 
     def add(self, event: dict[str, Any]) -> None:
@@ -164,6 +168,8 @@ class _Collector:
         correlation = _integer(arguments.get("correlation"))
         communicates = bool(what & COMMUNICATION) and kind == "kernel"
         if communicates:
+            if self._repeats(event, name, start, end):
+                return
             stream = arguments.get("stream", event.get("tid"))
             self._communication.append((start, end, name, arguments, stream, correlation))
         elif kind == "kernel":
@@ -181,6 +187,8 @@ class _Collector:
             if known is None or known[1] - known[0] < end - start:
                 trace.step_marks[number] = (start, end)
         elif what & COMMUNICATION:
+            if self._repeats(event, name, start, end):
+                return
             arguments = _arguments(event)
             size, dtype = _buffer(arguments)
             label = arguments.get("Collective name")
@@ -193,12 +201,28 @@ class _Collector:
         elif what & AUTOGRAD:
             trace.backward.append(start)
 
+    def _repeats(self, event: dict[str, Any], name: str, start: float, end: float) -> bool:
+        """Whether this event of a collective was there before: no thread and no stream begins one twice at once."""
+        key = (name, start, end, f"{event.get('pid')} {event.get('tid')}")
+        if key in self._seen:
+            self._repeated += 1
+            return True
+        self._seen.add(key)
+        return False
+
     def finish(self, file: TraceFile) -> KinetoTrace:
         trace = self.trace
         if not self.timed:
-            raise InputError(f"{file.path}: has no operation, kernel or annotation with a time: nothing to import")
+            cut = "" if file.cut_off_at is None else f"is cut off at byte {file.cut_off_at} and "
+            raise InputError(f"{file.path}: {cut}has no operation, kernel or annotation with a time: nothing to import")
         _read_header(trace, file.header)
         trace.warnings += file.warnings
+        trace.cut_off_at = file.cut_off_at
+        if self._repeated:
+            trace.warnings.append(
+                f"{self._repeated} event(s) of collectives repeat others with the same name, ts, dur, pid and tid:"
+                " dropped, so that each counts once; was the trace written twice?"
+            )
         if self._odd:
             trace.warnings.append(f"{self._odd} event(s) without a usable time left out")
         trace.host_operations.sort(key=lambda operation: operation.start_us)

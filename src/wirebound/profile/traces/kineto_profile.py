@@ -34,9 +34,10 @@ def kineto_profile(trace: KinetoTrace, summary: TraceSummary, *, batch_size: int
     sizes = [message.size for message in messages]
     known = [size for size in sizes if size]
     if len(known) < len(sizes):
+        remedy = _cut_off(trace) or "record with PyTorch 2.3 or newer, on gloo with record_shapes=True"
         raise InputError(
             f"{trace.path}: no workload can be made: {len(sizes) - len(known)} of {len(sizes)} all-reduces in a step do"
-            " not tell their size: record with PyTorch 2.3 or newer, on gloo with record_shapes=True"
+            f" not tell their size: {remedy}"
         )
     ready_s = [[moment / 1e6 for moment in step.ready_us] for step in chosen]
     names = [f"bucket {index}" for index in range(len(known))]
@@ -108,8 +109,16 @@ def _remarks(
     return found
 
 
+def _cut_off(trace: KinetoTrace) -> str:
+    """That the file is cut off, for then what was recorded is not to blame; empty for a whole file."""
+    if trace.cut_off_at is None:
+        return ""
+    return f"the file is cut off at byte {trace.cut_off_at}: copy it again, or export the trace again"
+
+
 def _undivided(trace: KinetoTrace) -> InputError:
     reasons = (
+        (trace.cut_off_at is not None, _cut_off(trace)),
         (not trace.step_marks, "it has no ProfilerStep marks: call profiler.step() after each training step"),
         (
             not trace.backward,

@@ -43,16 +43,18 @@ def _doubts(trace: KinetoTrace, transfers: list[Interval], computing: list[Inter
         found.append("no device activity: computation is the time in host operations")
     if not trace.collectives:
         found.append("no collectives: was this a run of one process, or were they not recorded?")
+    whole, cut = trace.cut_off_at is None, "what the device did may follow where the file is cut off"
     launches_only = sum(collective.duration_us is None for collective in trace.collectives)
     if launches_only:
         found.append(
             f"{launches_only} collective(s) of nccl were only seen being launched: their time is unknown and not in"
-            " communication_us; record ProfilerActivity.CUDA too"
+            f" communication_us; {'record ProfilerActivity.CUDA too' if whole else cut}"
         )
     unsized = sum(collective.size is None for collective in trace.collectives)
     if unsized:
         found.append(
-            f"{unsized} of {len(trace.collectives)} collectives do not tell their size: PyTorch 2.3 and newer record it"
+            f"{unsized} of {len(trace.collectives)} collectives do not tell their size:"
+            f" {'PyTorch 2.3 and newer record it' if whole else cut}"
         )
     found += _partial_steps(trace, transfers, computing)
     return found

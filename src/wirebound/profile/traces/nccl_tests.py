@@ -107,7 +107,8 @@ class _Log:
     has_columns: bool = False
     orphans: int = 0
     torn: int = 0
-    wrong: int = 0
+    wrong: list[int] = field(default_factory=list)
+    empty: list[int] = field(default_factory=list)
 
 
 def looks_like_nccl_tests(text: str) -> bool:
@@ -188,8 +189,21 @@ def _add_rows(head: _Head, log: _Log, result: NcclTests) -> bool:
             log.torn += 1
             continue
         result.rows.append(NcclRow(head.size, time, algbw, busbw, in_place))
-        log.wrong += errors is not None and errors.isdecimal() and int(errors) > 0
+        if errors is not None and _counts_wrong(errors):
+            log.wrong.append(head.size)
+        if head.size == 0 or time == 0:
+            log.empty.append(head.size)
     return True
+
+
+def _counts_wrong(errors: str) -> bool:
+    """Whether the last column counts wrong results (``#wrong``); older tests print the largest error, as 5e-07."""
+    return (errors.isdecimal() and int(errors) > 0) or errors.lower().lstrip("-") in ("nan", "inf")
+
+
+def _at_sizes(sizes: list[int]) -> str:
+    distinct = sorted(set(sizes))
+    return ", ".join(map(str, distinct[:5])) + (" …" if len(distinct) > 5 else "") + " bytes"
 
 
 def _judge(heads: list[_Head], log: _Log, result: NcclTests, path: Path) -> None:
@@ -200,7 +214,15 @@ def _judge(heads: list[_Head], log: _Log, result: NcclTests, path: Path) -> None
     if log.orphans:
         say(f"{log.orphans} line(s) of times without their size were left out: log lines tore them from their row")
     if log.wrong:
-        say(f"{log.wrong} measurement(s) report wrong results: the run was faulty")
+        say(
+            f"{len(log.wrong)} measurement(s) report wrong results, at {_at_sizes(log.wrong)}: the run was faulty, so"
+            " do not trust its times"
+        )
+    if log.empty:
+        say(
+            f"{len(log.empty)} measurement(s) of no bytes or of no time, at {_at_sizes(log.empty)}: left out of fits"
+            " and profiles"
+        )
     if not result.rows:
         say("no complete row was found: nothing to import")
     _convert(log, result)

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from wirebound.errors import InputError
+from wirebound.files import require_input_name
 
 #: Bytes of text that are held at a time (a chunk of UTF-8 may be a little less).
 CHUNK = 1 << 20
@@ -26,6 +27,7 @@ class TextSource:
     """
 
     def __init__(self, path: Path) -> None:
+        require_input_name(path)
         self.path = path
         self.warnings: list[str] = []
         self.damaged = False
