@@ -23,6 +23,6 @@ def listed(
 
 def whole_number(text: str) -> int:
     """Read a number of ranks; raises `InputError` for anything else."""
-    if not (text.isascii() and text.isdigit() and len(text) < 4):
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise InputError(f"{text!r} is not a number of ranks: write numbers such as '2,4'")
     return int(text)

@@ -13,12 +13,13 @@ from wirebound.cli.listed import listed, whole_number
 from wirebound.cli.naming import naming
 from wirebound.cli.output import JsonFlag, note, print_json, printable
 from wirebound.cli.testbed_links import link_rate, require_links, require_slow_links
-from wirebound.cli.testbed_training import TrainingOptions, train_and_report
+from wirebound.cli.testbed_training import Report, Start, TrainingOptions, training
 from wirebound.errors import InputError, unknown_name
 from wirebound.units import SHARE_BOUNDS, format_bandwidth, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from wirebound.testbed.check import TierReport
+    from wirebound.testbed.run import ReplayRun
 
 #: Replayed unless others are named: the seven techniques and PyTorch's.
 _REPLAYED = (
@@ -193,6 +194,7 @@ def run(
     Example: wirebound testbed run --workload vgg16 --rates "50 Mbps,100 Mbps" --ranks 2 --methods ddp --out vgg
     Example: wirebound testbed run --kind training --models small-vgg --compressor fp16,topk:0.01 --out trained
     """
+    from wirebound.testbed.interruption import Interruptions
     from wirebound.testbed.out_folder import claimed_folder
     from wirebound.testbed.tiers import default_tier, usable_tier
 
@@ -209,6 +211,7 @@ def run(
         options = TrainingOptions(
             models, rates, ranks, methods, compressors, batch_size, bucket_cap, calibrate_at, full
         )
+        start = training(options, chosen)
     else:
         for flag, value in (
             ("--models", models),
@@ -219,18 +222,16 @@ def run(
         ):
             if value is not None:
                 raise InputError(f"{flag} is for training: add --kind training")
+        start = _replay("resnet50" if workload is None else workload, rates, ranks, methods, scale, chosen, full)
     with ExitStack() as stack:
+        stack.enter_context(Interruptions())
         with naming("--out"):
             stack.enter_context(claimed_folder(out))
-        if kind == "training":
-            train_and_report(options, tier=chosen, out=out, json_output=json_output)
-        else:
-            name = "resnet50" if workload is None else workload
-            _replay(out, name, rates, ranks, methods, scale, chosen, full, json_output)
+        report = start(out)
+    report(json_output)  # the results are kept, whether or not anybody reads this
 
 
 def _replay(
-    out: Path,
     workload: str,
     rates: str | None,
     ranks: str | None,
@@ -238,9 +239,8 @@ def _replay(
     scale: float | None,
     chosen: str,
     full: bool,
-    json_output: bool,
-) -> None:
-    """Replay a workload and print the table or the document."""
+) -> Start:
+    """Check what was asked for; return what replays the workload into a folder."""
     from wirebound.model.method import method_named
     from wirebound.testbed.run import Case, run_replay
     from wirebound.testbed.scaling import scaled_method, scaled_workload
@@ -259,21 +259,31 @@ def _replay(
     )
     cases = [Case(count, rate, method) for count in counts for rate in speeds for method in wanted]
     require_links(chosen, [(case.ranks, case.servers) for case in cases], speeds)
-    done = run_replay(
-        scaled,
-        tier=chosen,
-        ranks=counts,
-        rates_Bps=speeds,
-        methods=wanted,
-        out=out,
-        steps=_FULL_STEPS if full else _QUICK_STEPS,
-        calibration_rounds=_FULL_ROUNDS if full else _QUICK_ROUNDS,
-        tell=note,
-    )
+
+    def start(out: Path) -> Report:
+        done = run_replay(
+            scaled,
+            tier=chosen,
+            ranks=counts,
+            rates_Bps=speeds,
+            methods=wanted,
+            out=out,
+            steps=_FULL_STEPS if full else _QUICK_STEPS,
+            calibration_rounds=_FULL_ROUNDS if full else _QUICK_ROUNDS,
+            tell=note,
+        )
+        what = f"{printable(job.name)} scaled by {factor:.4g}, tier {chosen}; written to {out}"
+        return lambda json_output: _report_replay(done, what, json_output)
+
+    return start
+
+
+def _report_replay(done: "ReplayRun", what: str, json_output: bool) -> None:
+    """Print the document or the table."""
     if json_output:
         print_json(done.document)
         return
-    typer.echo(f"{printable(job.name)} scaled by {factor:.4g}, tier {chosen}; written to {out}")
+    typer.echo(what)
     typer.echo("ranks        rate  method              predicted   measured   error")
     for case in done.measured:
         typer.echo(

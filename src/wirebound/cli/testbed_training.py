@@ -1,5 +1,6 @@
 """`testbed run --kind training`: what it trains, and its table."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,12 @@ _BATCH = 16
 _QUICK_STEPS, _FULL_STEPS = (10, 2.0), (12, 2.0)
 
 
+#: Print what a run found: its argument says whether as one JSON document.
+Report = Callable[[bool], None]
+#: Run, and write to a folder.
+Start = Callable[[Path], Report]
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
     """What was asked for on the command line, None where nothing was."""
@@ -42,8 +49,8 @@ class TrainingOptions:
     full: bool
 
 
-def train_and_report(options: TrainingOptions, *, tier: str, out: Path, json_output: bool) -> None:
-    """Predict, train, write the figures, and print the table or the document."""
+def training(options: TrainingOptions, tier: str) -> Start:
+    """Check what was asked for; return what predicts, trains and writes the figures into a folder."""
     from wirebound.testbed.training_case import BUCKET_CAP_BYTES
     from wirebound.testbed.training_run import run_training
     from wirebound.testbed_figures import write_figures
@@ -59,17 +66,26 @@ def train_and_report(options: TrainingOptions, *, tier: str, out: Path, json_out
     cases = _cases(options, cap_bytes)
     require_links(tier, [(case.ranks, case.servers) for case in cases], [case.rate_Bps for case in cases])
     steps, budget_s = _FULL_STEPS if options.full else _QUICK_STEPS
-    done = run_training(
-        cases,
-        tier=tier,
-        out=out,
-        steps=steps,
-        case_budget_s=budget_s,
-        calibration_rate_Bps=at_Bps,
-        bucket_cap_bytes=cap_bytes,
-        tell=note,
-    )
-    write_figures(out, done.document, done.predictions_document)
+
+    def start(out: Path) -> Report:
+        done = run_training(
+            cases,
+            tier=tier,
+            out=out,
+            steps=steps,
+            case_budget_s=budget_s,
+            calibration_rate_Bps=at_Bps,
+            bucket_cap_bytes=cap_bytes,
+            tell=note,
+        )
+        write_figures(out, done.document, done.predictions_document)
+        return lambda json_output: _report(done, tier, out, json_output)
+
+    return start
+
+
+def _report(done: "TrainingRun", tier: str, out: Path, json_output: bool) -> None:
+    """Print the document or the table."""
     if json_output:
         print_json(done.document)
         return
