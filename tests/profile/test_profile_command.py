@@ -88,6 +88,23 @@ def second():
     return slow()
 
 
+class Losing:
+    def __del__(self):  # Python prints what is raised here, and goes on
+        import time
+
+        print("a destructor that waits")
+        time.sleep(600)
+
+
+def losing():
+    import os, time
+
+    if os.environ["RANK"] == "0":
+        Losing()
+        time.sleep(600)
+    return make_job()
+
+
 def unequal():
     import os
 
@@ -315,12 +332,15 @@ def test_every_rank_profiles_and_the_first_writes(folder):
     assert predicted.returncode == 0, predicted.stderr
 
 
+SAID = ("wirebound: error", "wirebound: failed", "wirebound: interrupted")
+
+
 def errors_of_ranks(folder, *words):
-    """The lines that all ranks together say about errors; torchrun's own are not ours."""
+    """The lines that all ranks together say about how they ended; torchrun's own are not ours."""
     done = run(folder, "profile", *words, launcher=TORCHRUN)
     assert done.returncode != 0
     assert not (folder / "P.json").exists()
-    return [line for line in done.stderr.splitlines() if line.startswith(("wirebound: error", "wirebound: failed"))]
+    return [line for line in done.stderr.splitlines() if line.startswith(SAID)]
 
 
 @pytest.mark.parametrize(
@@ -345,3 +365,23 @@ def test_what_one_rank_finds_is_said_by_it(folder):
 def test_what_only_the_first_rank_checks_is_said_by_it(folder):
     [line] = errors_of_ranks(folder, "--model", "jobs:slow", "--steps", "100000", "--out", "no/P.json")
     assert line.startswith("wirebound: error: --out: no/P.json: its folder no does not exist")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals to send")
+def test_ranks_that_are_interrupted_end_even_where_the_interrupt_is_lost_and_the_first_says_so(folder):
+    """Left alone, the first rank here ends when its launcher kills it, and cannot say anything."""
+    started = subprocess.Popen(
+        [sys.executable, *TORCHRUN, "profile", "--model", "jobs:losing", "--steps", "2", "--out", "P.json"],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        start_new_session=True,
+    )
+    assert any("a destructor that waits" in line for line in started.stderr)
+    os.killpg(started.pid, signal.SIGINT)
+    _, said = started.communicate(timeout=120)
+    assert started.returncode != 0
+    assert [line for line in said.splitlines() if line.startswith(SAID)] == ["wirebound: interrupted"]
+    assert not (folder / "P.json").exists()
