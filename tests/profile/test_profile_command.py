@@ -185,6 +185,14 @@ def test_what_was_measured_is_printed(folder):
     assert "has no collectives" in refused.stderr
 
 
+def test_of_a_single_step_there_is_no_interval(folder):
+    done = run(folder, "profile", "--model", "jobs:make_job", "--steps", "1", "--no-collectives", "--out", "P.json")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[1].endswith(" (one step, cpu-timer)")
+    assert any(re.fullmatch(r"the hooks' own cost: step time ×\d+\.\d{3} \(one pair\)", line) for line in lines)
+
+
 @pytest.mark.parametrize(
     ("words", "part"),
     [
