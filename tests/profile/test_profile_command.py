@@ -76,6 +76,18 @@ def reaching():
     return model, inside, data, optimizer
 
 
+def ending(numbers):
+    import os
+
+    os._exit(3) if 8 in numbers else None
+    return collate(numbers)
+
+
+def dying():
+    model, _, _, optimizer = make_job()
+    return model, loss, DataLoader(range(64), batch_size=2, num_workers=2, collate_fn=ending), optimizer
+
+
 def collate(numbers):
     return torch.randn(len(numbers), 32), torch.tensor(numbers) % 10
 
@@ -199,6 +211,7 @@ def test_of_a_single_step_there_is_no_interval(folder):
         (["--model", "nowhere:make"], "there is no module 'nowhere'"),
         (["--model", "jobs:make_jobs"], "has no function 'make_jobs'"),
         (["--model", "jobs:unequal", "--batches", "2,4"], "KeyError: 'RANK' (jobs.py, line"),
+        (["--model", "jobs:dying"], "jobs:dying: loading a batch raised "),
         (["--model", "jobs:slow", "--batches", "2,4"], "takes no parameter batch_size"),
     ],
 )
