@@ -211,7 +211,7 @@ def test_of_a_single_step_there_is_no_interval(folder):
         (["--model", "nowhere:make"], "there is no module 'nowhere'"),
         (["--model", "jobs:make_jobs"], "has no function 'make_jobs'"),
         (["--model", "jobs:unequal", "--batches", "2,4"], "KeyError: 'RANK' (jobs.py, line"),
-        (["--model", "jobs:dying"], "jobs:dying: loading a batch raised "),
+        (["--model", "jobs:dying"], "jobs:dying: loading a batch raised RuntimeError: "),
         (["--model", "jobs:slow", "--batches", "2,4"], "takes no parameter batch_size"),
     ],
 )
@@ -222,6 +222,7 @@ def test_mistakes_are_told_in_one_line_and_nothing_is_written(folder, words, par
     errors = [line for line in done.stderr.splitlines() if line.startswith("wirebound: error: ")]
     assert len(errors) == 1
     assert part in errors[0]
+    assert "(typing.py" not in errors[0]
     assert "Traceback" not in done.stderr
     assert (folder / "P.json").read_text(encoding="utf-8") == "older"
 

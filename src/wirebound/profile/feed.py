@@ -5,7 +5,9 @@ import multiprocessing
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -101,8 +103,12 @@ def _deaths_told_once() -> Iterator[None]:
     """An error of loading ends it: where a process died, PyTorch would raise again while the error is told."""
     try:
         yield
-    except Exception:
+    except Exception as error:
         _tell_no_deaths()
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        within = Path(last.filename).parts[-2:]
+        if isinstance(error, OSError | EOFError) and within == ("multiprocessing", "connection.py"):
+            raise RuntimeError("a process that loads data ended unexpectedly") from error
         raise
 
 
