@@ -32,9 +32,10 @@ def main() -> None:
 
 
 def _end(*_: object) -> None:
-    """Say that the program was interrupted, and end it; also a handler of signals."""
+    """Say that the program was interrupted, of several ranks the first one, and end it; also a handler of signals."""
     try:
-        os.write(2, b"wirebound: interrupted\n")
+        if os.environ.get("RANK", "0") == "0":
+            os.write(2, b"wirebound: interrupted\n")
     finally:  # also where it was started without standard error
         os._exit(130)
 

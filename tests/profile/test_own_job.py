@@ -1,6 +1,7 @@
 """A user's own job: what its function may return, how its batches come, and how its mistakes are told."""
 
 import collections
+import os
 import sys
 
 import pytest
@@ -80,7 +81,7 @@ WRONG = [
     ("nowhere:make", "", "there is no module 'nowhere'"),
     ("job.deeper:make", "x = 1", "there is no module 'job.deeper'"),
     ("job:make", "import not_there_at_all\n", "raised ModuleNotFoundError: No module named 'not_there_at_all'"),
-    ("job:make", "def make(:\n", "SyntaxError: invalid syntax (job.py, line 5) (job.py, line 5)"),
+    ("job:make", "def make(:\n", "raised SyntaxError: invalid syntax (job.py, line 5)"),
     ("job:make", "raise SystemExit(3)\n", "importing job raised SystemExit: 3"),
     ("job:other", "def make():\n    pass\n", "has no function 'other': it has make"),
     ("job:other", "x = 1\n", "has no function 'other': it has none of its own"),
@@ -116,6 +117,7 @@ def test_mistakes_are_told_in_one_line(folder, reference, text, part):
         load_job(reference)
     message = str(caught.value)
     assert part in message
+    assert message.count("(job.py, line ") <= 1
     assert "\n" not in message
     assert str(folder) not in message
 
@@ -186,6 +188,87 @@ def test_data_that_raises():
 
     with pytest.raises(InputError, match="job: loading a batch raised OSError: the disk is gone"):
         profile_training(make_job("job", lambda: (nn.Linear(4, 2), mean, broken())), steps=2)
+
+
+class Faulty(torch.utils.data.Dataset):
+    """The third sample cannot be loaded."""
+
+    def __init__(self, raise_):
+        self.raise_ = raise_
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        if index == 2:
+            self.raise_()
+        return torch.ones(4)
+
+
+class OddError(Exception):
+    def __init__(self, sample, why):
+        super().__init__(f"sample {sample}: {why}")
+
+
+def bad_value():
+    raise ValueError("bad sample 37\nof 40")
+
+
+def missing_key():
+    raise KeyError("label")
+
+
+def odd():
+    raise OddError(37, "no label")
+
+
+def wrapped():
+    try:
+        bad_value()
+    except ValueError as error:
+        raise OSError("cannot be read") from error
+
+
+def in_a_library():
+    torch.ones(2) @ torch.ones(3)
+
+
+def silent():
+    raise AssertionError
+
+
+def noted():
+    error = AssertionError()
+    error.add_note("of: label")
+    raise error
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("raise_", "said", "after"),
+    [
+        (bad_value, "ValueError: bad sample 37 of 40", 1),
+        (missing_key, "KeyError: 'label'", 1),
+        (odd, "OddError: sample 37: no label", 1),
+        (wrapped, "OSError: cannot be read", 4),
+        (in_a_library, "RuntimeError: .*", 1),
+        (silent, "AssertionError", 1),
+        (noted, "AssertionError(: of: label)?", 3),
+    ],
+)
+def test_an_error_of_a_loading_process_is_told_as_its_own(raise_, said, after, workers):
+    line = raise_.__code__.co_firstlineno + after
+    loader = DataLoader(Faulty(raise_), num_workers=workers)
+    job = make_job("job", lambda: (nn.Linear(4, 2), mean, loader))
+    with pytest.raises(InputError, match=rf"^job: loading a batch raised {said} \(test_own_job\.py, line {line}\)$"):
+        profile_training(job, steps=6)
+
+
+def test_a_loading_process_that_dies_has_no_place():
+    loader = DataLoader(Faulty(lambda: os._exit(3)), num_workers=1)
+    job = make_job("job", lambda: (nn.Linear(4, 2), mean, loader))
+    with pytest.raises(InputError, match=r"a batch raised RuntimeError: DataLoader worker .*exited unexp[^(]*$"):
+        profile_training(job, steps=6)
 
 
 Pair = collections.namedtuple("Pair", "images labels")

@@ -76,6 +76,18 @@ def reaching():
     return model, inside, data, optimizer
 
 
+def ending(numbers):
+    import os
+
+    os._exit(3) if 8 in numbers else None
+    return collate(numbers)
+
+
+def dying():
+    model, _, _, optimizer = make_job()
+    return model, loss, DataLoader(range(64), batch_size=2, num_workers=2, collate_fn=ending), optimizer
+
+
 def collate(numbers):
     return torch.randn(len(numbers), 32), torch.tensor(numbers) % 10
 
@@ -86,6 +98,23 @@ def second():
     if os.environ["RANK"] == "1":
         raise KeyError("only here")
     return slow()
+
+
+class Losing:
+    def __del__(self):  # Python prints what is raised here, and goes on
+        import time
+
+        print("a destructor that waits")
+        time.sleep(600)
+
+
+def losing():
+    import os, time
+
+    if os.environ["RANK"] == "0":
+        Losing()
+        time.sleep(600)
+    return make_job()
 
 
 def unequal():
@@ -168,12 +197,21 @@ def test_what_was_measured_is_printed(folder):
     assert "has no collectives" in refused.stderr
 
 
+def test_of_a_single_step_there_is_no_interval(folder):
+    done = run(folder, "profile", "--model", "jobs:make_job", "--steps", "1", "--no-collectives", "--out", "P.json")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[1].endswith(" (one step, cpu-timer)")
+    assert any(re.fullmatch(r"the hooks' own cost: step time ×\d+\.\d{3} \(one pair\)", line) for line in lines)
+
+
 @pytest.mark.parametrize(
     ("words", "part"),
     [
         (["--model", "nowhere:make"], "there is no module 'nowhere'"),
         (["--model", "jobs:make_jobs"], "has no function 'make_jobs'"),
         (["--model", "jobs:unequal", "--batches", "2,4"], "KeyError: 'RANK' (jobs.py, line"),
+        (["--model", "jobs:dying"], "jobs:dying: loading a batch raised RuntimeError: "),
         (["--model", "jobs:slow", "--batches", "2,4"], "takes no parameter batch_size"),
     ],
 )
@@ -184,6 +222,7 @@ def test_mistakes_are_told_in_one_line_and_nothing_is_written(folder, words, par
     errors = [line for line in done.stderr.splitlines() if line.startswith("wirebound: error: ")]
     assert len(errors) == 1
     assert part in errors[0]
+    assert "(typing.py" not in errors[0]
     assert "Traceback" not in done.stderr
     assert (folder / "P.json").read_text(encoding="utf-8") == "older"
 
@@ -315,12 +354,15 @@ def test_every_rank_profiles_and_the_first_writes(folder):
     assert predicted.returncode == 0, predicted.stderr
 
 
+SAID = ("wirebound: error", "wirebound: failed", "wirebound: interrupted")
+
+
 def errors_of_ranks(folder, *words):
-    """The lines that all ranks together say about errors; torchrun's own are not ours."""
+    """The lines that all ranks together say about how they ended; torchrun's own are not ours."""
     done = run(folder, "profile", *words, launcher=TORCHRUN)
     assert done.returncode != 0
     assert not (folder / "P.json").exists()
-    return [line for line in done.stderr.splitlines() if line.startswith(("wirebound: error", "wirebound: failed"))]
+    return [line for line in done.stderr.splitlines() if line.startswith(SAID)]
 
 
 @pytest.mark.parametrize(
@@ -345,3 +387,23 @@ def test_what_one_rank_finds_is_said_by_it(folder):
 def test_what_only_the_first_rank_checks_is_said_by_it(folder):
     [line] = errors_of_ranks(folder, "--model", "jobs:slow", "--steps", "100000", "--out", "no/P.json")
     assert line.startswith("wirebound: error: --out: no/P.json: its folder no does not exist")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals to send")
+def test_ranks_that_are_interrupted_end_even_where_the_interrupt_is_lost_and_the_first_says_so(folder):
+    """Left alone, the first rank here ends when its launcher kills it, and cannot say anything."""
+    started = subprocess.Popen(
+        [sys.executable, *TORCHRUN, "profile", "--model", "jobs:losing", "--steps", "2", "--out", "P.json"],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        start_new_session=True,
+    )
+    assert any("a destructor that waits" in line for line in started.stderr)
+    os.killpg(started.pid, signal.SIGINT)
+    _, said = started.communicate(timeout=120)
+    assert started.returncode != 0
+    assert [line for line in said.splitlines() if line.startswith(SAID)] == ["wirebound: interrupted"]
+    assert not (folder / "P.json").exists()

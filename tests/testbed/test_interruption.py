@@ -154,6 +154,23 @@ def test_a_signal_waits_for_what_must_not_be_cut_short():
     assert done == ["held", "closed", "unwound"]
 
 
+class Interrupting:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+@needs_linux
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_fails_after_an_interruption_that_was_lost_in_a_destructor_is_one():
+    def program() -> None:
+        with Interruptions():
+            Interrupting()
+            raise ValueError("a process that was ended for the interruption")
+
+    with pytest.raises(KeyboardInterrupt):
+        program()
+
+
 @needs_linux
 def test_nothing_of_a_network_shows_on_the_machine_itself():
     if not tier_available("user-namespaces").works:

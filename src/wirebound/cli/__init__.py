@@ -131,6 +131,12 @@ def _tell(kind: str, message: str, arguments: list[str]) -> None:
         print(f"wirebound: {kind}: {said}", file=sys.stderr)
 
 
+def _tell_interrupted() -> None:
+    """Say that the command was interrupted; of several ranks the first does."""
+    if os.environ.get("RANK", "0") == "0":
+        print("wirebound: interrupted", file=sys.stderr)
+
+
 def _run(given: list[str] | None) -> int:
     """Run a command, say what went wrong in one line on standard error, and return the exit code."""
     arguments = sys.argv[1:] if given is None else given
@@ -163,10 +169,10 @@ def _run(given: list[str] | None) -> int:
         _tell("failed", _one_line(error), arguments)
         return 1
     except (KeyboardInterrupt, typer.Abort):
-        print("wirebound: interrupted", file=sys.stderr)
+        _tell_interrupted()
         return 130
     if code == 130:  # what typer makes of Ctrl-C
-        print("wirebound: interrupted", file=sys.stderr)
+        _tell_interrupted()
     return code if isinstance(code, int) else 0
 
 

@@ -118,28 +118,30 @@ def profile(
         with naming("--out"):
             require_writable(out)
 
+    from wirebound.cli.profile_interrupt import ends_as_a_rank
     from wirebound.cli.profile_report import ProfileProgress, profile_summary
     from wirebound.profile.feed import kill_loading_processes
     from wirebound.profile.job_profile import JobRequest, profile_job
     from wirebound.profile.schema import profile_document, save_profile
     from wirebound.testbed.interruption import Interruptions
 
-    request = JobRequest(
-        model=model,
-        device=_device(device),
-        steps=steps,
-        batch_size=batch if batch is not None or model is not None else 32,
-        batches=batch_sizes,
-        seed=seed,
-        time_limit_s=limit_s,
-        batches_limit_s=_BATCHES_SHARE * limit_s,
-        sizes=DEFAULT_SIZES if collectives else (),
-        counters_s=counters_s,
-        rate_Bps=rate_Bps,
-    )
     interruptible, progress = Interruptions(kill_loading_processes), ProfileProgress(is_first)
+    alone_or_rank = ends_as_a_rank(is_first) if launched_with_ranks() else contextlib.nullcontext()
     # Whatever a user's code prints must not mix with the document on standard output.
-    with interruptible, progress, contextlib.redirect_stdout(sys.stderr):
+    with alone_or_rank, interruptible, progress, contextlib.redirect_stdout(sys.stderr):
+        request = JobRequest(
+            model=model,
+            device=_device(device),
+            steps=steps,
+            batch_size=batch if batch is not None or model is not None else 32,
+            batches=batch_sizes,
+            seed=seed,
+            time_limit_s=limit_s,
+            batches_limit_s=_BATCHES_SHARE * limit_s,
+            sizes=DEFAULT_SIZES if collectives else (),
+            counters_s=counters_s,
+            rate_Bps=rate_Bps,
+        )
         measured = profile_job(request, progress.show)
         if not is_first:
             return

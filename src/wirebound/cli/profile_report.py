@@ -54,7 +54,7 @@ def profile_summary(profile: Profile) -> str:
     lines = [
         f"{printable(profile.name)}: {len(profile.tensors)} gradients, {format_bytes(size)}{batch}",
         f"forward {format_duration(profile.forward_s)}, backward {format_duration(backward_s)},"
-        f" optimizer {format_duration(profile.optimizer_s)} (medians of {profile.steps} steps, {profile.clock})",
+        f" optimizer {format_duration(profile.optimizer_s)} ({_steps(profile.steps)}, {profile.clock})",
     ]
     if profile.loading_s is not None:
         lines.append(f"loading a batch {format_duration(profile.loading_s)}, apart from the step")
@@ -75,7 +75,13 @@ def profile_summary(profile: Profile) -> str:
     return "\n".join(lines)
 
 
+def _steps(count: int) -> str:
+    return "one step" if count == 1 else f"medians of {count} steps"
+
+
 def _overhead(overhead: HookOverhead) -> str:
+    if overhead.pairs == 1:  # one value bounds nothing
+        return f"×{overhead.ratio:.3f} (one pair)"
     return (
         f"×{overhead.ratio:.3f} ({overhead.confidence:.0%} interval {overhead.ratio_low:.3f} to"
         f" {overhead.ratio_high:.3f}, {overhead.pairs} pairs)"

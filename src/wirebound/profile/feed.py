@@ -1,9 +1,13 @@
 """The batches of a job, one after the other on its device, and how long each took to come."""
 
+import contextlib
 import multiprocessing
 import signal
+import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -58,7 +62,7 @@ class Feed:
         ]
 
     def _next(self) -> Any:
-        with user_code(f"{self._name}: loading a batch"):
+        with user_code(f"{self._name}: loading a batch"), _deaths_told_once():
             if self._iterator is None:
                 self._iterator = iter(self._data)
             for batch in self._iterator:
@@ -84,10 +88,28 @@ def kill_loading_processes() -> None:
 
     In the main thread only. PyTorch then no longer tells that a loading process has died.
     """
-    if hasattr(signal, "SIGCHLD"):
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # PyTorch's handler raises for a process that was killed
+    _tell_no_deaths()
     for child in multiprocessing.active_children():
         child.kill()
+
+
+def _tell_no_deaths() -> None:
+    if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # PyTorch's handler raises wherever the program is
+
+
+@contextlib.contextmanager
+def _deaths_told_once() -> Iterator[None]:
+    """An error of loading ends it: where a process died, PyTorch would raise again while the error is told."""
+    try:
+        yield
+    except Exception as error:
+        _tell_no_deaths()
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        within = Path(last.filename).parts[-2:]
+        if isinstance(error, OSError | EOFError) and within == ("multiprocessing", "connection.py"):
+            raise RuntimeError("a process that loads data ended unexpectedly") from error
+        raise
 
 
 def _on_device(value: Any, device: str) -> Any:

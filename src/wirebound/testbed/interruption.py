@@ -25,7 +25,8 @@ class Interruptions:
     So the taking down runs to its end, and a signal that came meanwhile is raised after it. A second one within a
     second of the first changes nothing: the first is unwinding. Within `held` a signal waits for the block's end.
     Only the main thread receives signals: elsewhere this does nothing. A signal that was ignored stays ignored.
-    `before_raising` is called before an exception is raised, wherever the program is.
+    `before_raising` is called before an exception is raised, wherever the program is. An exception that is raised in a
+    destructor is lost; what fails because of it is an interruption as well.
     """
 
     def __init__(self, before_raising: Callable[[], None] | None = None) -> None:
@@ -34,6 +35,7 @@ class Interruptions:
         self._holding = 0
         self._closing = False
         self._waiting: int | None = None
+        self._raised: int | None = None
         self._raised_s = -math.inf
 
     def __enter__(self) -> "Interruptions":
@@ -48,6 +50,8 @@ class Interruptions:
             signal.signal(number, handler)
         if self._waiting is not None and error is None:
             raise _exception(self._waiting)
+        if self._raised is not None and error is not None and issubclass(error, Exception):
+            raise _exception(self._raised) from None
 
     def closing(self) -> None:
         """Let signals wait from here on."""
@@ -74,7 +78,7 @@ class Interruptions:
     def _raise(self, number: int) -> None:
         # Again after a while, for an exception that is raised in a destructor is lost.
         if time.monotonic() - self._raised_s > _UNWINDING_S:
-            self._raised_s = time.monotonic()
+            self._raised, self._raised_s = number, time.monotonic()
             if self._before_raising is not None:
                 self._before_raising()
             raise _exception(number)
