@@ -120,7 +120,7 @@ def test_figures_are_written_beside(done: tuple[TrainingRun, Path]):
         (["--kind", "training", "--methods", "horovod"], "--methods: unknown method 'horovod'"),
         (["--kind", "training", "--compressor", "topk"], "--compressor: compressor 'topk' needs the share"),
         (["--kind", "training", "--ranks", "1"], "ranks = 1 must be between 2"),
-        (["--kind", "training", "--batch", "1"], "--batch 1 must be at least 2"),
+        (["--kind", "training", "--batch", "1"], "--batch: batch size 1 must be between 2"),
         (["--kind", "training", "--bucket-cap", "1"], "--bucket-cap: size '1' has no unit"),
         (["--kind", "training", "--rates", "1 bps"], "must be between 1 Mbps and 100 Gbps"),
         (["--kind", "training", "--calibrate-at", "fast"], "--calibrate-at: 'fast' is not a bandwidth"),
