@@ -53,6 +53,22 @@ def slow():
     return model, wait, DataLoader(range(100000), batch_size=2, num_workers=1, collate_fn=collate), optimizer
 
 
+class HalfMade:
+    def __init__(self):
+        import signal
+
+        signal.raise_signal(signal.SIGINT)
+        self.whole = True
+
+    def __del__(self):
+        return self.whole
+
+
+def half_made():
+    model, _, data, optimizer = make_job()
+    return model, lambda model, batch: HalfMade(), data, optimizer
+
+
 def handing():
     import signal
     from multiprocessing import connection
@@ -320,6 +336,14 @@ def test_an_interruption_leaves_no_process_and_no_half_file(folder, number, stag
 @pytest.mark.skipif(sys.platform != "linux", reason="tensors are handed over by a file's descriptor on Linux only")
 def test_an_interruption_while_a_loading_process_hands_a_batch_over(folder):
     done = run(folder, "profile", "--model", "jobs:handing", "--steps", "1000", "--out", "P.json")
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1] == "wirebound: interrupted"
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals to send")
+def test_an_interruption_while_an_object_is_made_whose_destructor_then_fails(folder):
+    done = run(folder, "profile", "--model", "jobs:half_made", "--steps", "6", "--out", "P.json")
     assert done.returncode == 130
     assert done.stderr.splitlines()[-1] == "wirebound: interrupted"
     assert "Traceback" not in done.stderr

@@ -215,7 +215,7 @@ def test_scaled_in_size_and_rate_together_a_step_takes_as_long():
         (["--ranks", "2,x"], "--ranks: 'x' is not a number of ranks"),
         (["--ranks", "1"], "ranks = 1 must be between 2"),
         (["--rates", "2 Gpbs"], "--rates: bandwidth '2 Gpbs' has the unknown unit"),
-        (["--scale", "2"], "scale 2 must be"),
+        (["--scale", "2"], "--scale 2.0 must be"),
         (["--tier", "loopback"], "cannot limit the rate"),
         (["--tier", "relais"], "did you mean 'relay'"),
         (["--workload", "resnet5"], "did you mean 'resnet50'"),

@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -86,11 +87,17 @@ class Feed:
 def kill_loading_processes() -> None:
     """End the processes that load a job's data at once: left alone, one that is handing a batch over complains.
 
-    In the main thread only. PyTorch then no longer tells that a loading process has died.
+    In the main thread only, where the program ends. PyTorch then no longer tells that a loading process has died, nor
+    do destructors complain, of objects that the interruption left half made.
     """
     _tell_no_deaths()
+    sys.unraisablehook = _say_nothing
     for child in multiprocessing.active_children():
         child.kill()
+
+
+def _say_nothing(_: object) -> None:
+    pass
 
 
 def _tell_no_deaths() -> None:

@@ -26,6 +26,8 @@ def claimed_folder(out: Path) -> Iterator[None]:
     where it cannot be made, and for ``-``.
     """
     require_name(out)
+    if not out.name:  # the current folder, also an empty name, or the root
+        raise InputError(f"{out} is there already: name a new or an empty folder")
     claim = out.with_name(f".{out.name}.running")
     try:
         if not out.parent.is_dir():
