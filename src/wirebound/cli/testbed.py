@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from wirebound.testbed.check import TierReport
     from wirebound.testbed.run import ReplayRun
 
-#: Replayed unless others are named: the seven techniques and PyTorch's.
-_REPLAYED = (
-    "bsp-ps",
-    "bsp-a2a",
-    "wfbp-ps",
-    "wfbp-a2a",
-    "mg-wfbp",
-    "bytescheduler-ps",
-    "bytescheduler-a2a",
-    "ddp",
-)
 _QUICK_RATES, _FULL_RATES = "100 Mbps,500 Mbps", "50 Mbps,100 Mbps,200 Mbps,500 Mbps,1 Gbps"
 _QUICK_STEPS, _FULL_STEPS = 3, 6
 _QUICK_ROUNDS, _FULL_ROUNDS = 3, 5  # of the calibration
@@ -244,6 +233,7 @@ def _replay(
     from wirebound.model.method import method_named
     from wirebound.testbed.run import Case, run_replay
     from wirebound.testbed.scaling import scaled_method, scaled_workload
+    from wirebound.testbed.training_case import METHODS
 
     with naming("--workload"):
         job = read_job(JobOptions(workload=workload, method="bsp-a2a"), network_needed=False).workload
@@ -255,7 +245,7 @@ def _replay(
     counts = listed("--ranks", ranks, whole_number, default=_REPLAYED_RANKS)
     speeds = listed("--rates", rates, link_rate, default=_FULL_RATES if full else _QUICK_RATES)
     wanted = listed(
-        "--methods", methods, lambda name: scaled_method(method_named(name), factor), default=",".join(_REPLAYED)
+        "--methods", methods, lambda name: scaled_method(method_named(name), factor), default=",".join(METHODS)
     )
     cases = [Case(count, rate, method) for count in counts for rate in speeds for method in wanted]
     require_links(chosen, [(case.ranks, case.servers) for case in cases], speeds)

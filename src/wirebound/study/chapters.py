@@ -221,13 +221,7 @@ CHAPTERS = (
             ),
             Parameter("workload", "workload", "resnet50", "the job of a paper's size"),
             Parameter(
-                "worker_counts",
-                "integer",
-                [16, 64],
-                "accelerators of that job",
-                minimum=2,
-                maximum=16384,
-                many=True,
+                "worker_counts", "integer", [16, 64], "accelerators of that job", minimum=2, maximum=16384, many=True
             ),
             WORKERS_PER_NODE,
             _bandwidths("1 Gbps", "10 Gbps", "100 Gbps"),
