@@ -13,7 +13,7 @@ import pytest
 from wirebound.errors import InputError, WireboundError
 from wirebound.profile import collectives
 from wirebound.profile.collectives import allreduce_warnings, measure_allreduce, started_workers
-from wirebound.profile.pacing import pace_connections, pacing_available
+from wirebound.profile.pacing import pace_connections, paced_congestion_control, pacing_available
 from wirebound.profile.schema import CollectiveTiming
 
 
@@ -120,6 +120,8 @@ def test_pacing_sets_the_rate_of_connections_and_of_nothing_else():
         assert pace_connections(12.5e6) >= 2
         for connection in (client, server):
             assert int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, 47, 8), sys.byteorder) == 12_500_000
+            used = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
+            assert used == paced_congestion_control() != "bbr"  # which paces at a rate of its own
         assert listener.getsockopt(socket.SOL_SOCKET, 47, 8) == before
 
 

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import torch
 
 from wirebound.errors import InputError
 from wirebound.model import Cluster, Link, Tensor, Workload, method_named
@@ -11,7 +12,7 @@ from wirebound.testbed.calibration import Calibration, fit_trains
 from wirebound.testbed.trains import Train
 
 RATE = 12.5e6
-SIZES = (64, 1000, 6000, 24000, 96000, 400000, 2000000)
+SIZES = (4, 12, 64, 1000, 6000, 24000, 96000, 400000, 2000000)
 
 
 def _departures(sizes: list[float], rate: float, start_s: float, free_s: float) -> tuple[float, float]:
@@ -79,7 +80,9 @@ def test_additive_stages_are_the_alpha_beta_model_of_the_engine():
 
 @pytest.mark.parametrize("servers", [0, 3])
 def test_the_fit_finds_what_made_the_times_and_other_rates_follow(servers: int):
-    true = Calibration(3, RATE, 3e-4, 0.95, 1.6, 65536.0 if servers else 0.0, bool(servers), servers)
+    true = Calibration(3, RATE, 3e-4, 0.95, 1.6, part_share=0.6)
+    if servers:
+        true = Calibration(3, RATE, 3e-4, 1.0, 8.0, 65529.0, True, servers, part_share=0.6, packet_s=1e-4)
     times = true.cost(RATE)
     fitted = fit_trains([Train(size, 2, (times(size),) * 3) for size in SIZES], 3, RATE, servers=servers)
     assert fitted.worst_residual < 0.02
@@ -87,6 +90,24 @@ def test_the_fit_finds_what_made_the_times_and_other_rates_follow(servers: int):
         for size in SIZES:
             assert fitted.cost(rate)(size) == pytest.approx(true.cost(rate)(size), rel=0.05)
     assert fitted.median_s == tuple(times(size) for size in SIZES)
+
+
+def _ring_hops(numbers: int, ranks: int) -> int:
+    """Segments that a ring of gloo really sends round: it cuts 2P of equal length, the last of which may be empty."""
+    length = -(-numbers // (2 * ranks))
+    return sum(1 for segment in range(2 * ranks) if segment * length < numbers)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_a_message_of_few_numbers_has_fewer_parts(ranks: int):
+    calibration = Calibration(ranks, RATE, 1e-4, 1.0, part_share=0.5)
+    for numbers in range(1, 40):
+        missing = 1 - _ring_hops(numbers, ranks) / (2 * ranks)
+        assert calibration.latency_of(4 * numbers) == pytest.approx(1e-4 * (1 - 0.5 * missing))
+    served = Calibration(ranks, RATE, 1e-4, 1.0, servers=4, part_share=0.5)
+    for numbers in range(1, 20):
+        used = len(torch.zeros(numbers).chunk(4))  # as workers cut their messages
+        assert served.latency_of(4 * numbers) == pytest.approx(1e-4 * (1 - 0.5 * (1 - used / 4)))
 
 
 def test_a_burst_is_not_taken_for_a_faster_link():
@@ -100,7 +121,8 @@ def test_a_cost_is_not_negative_and_grows():
     for servers in (0, 4):
         cost = Calibration(4, RATE, 1e-4, 0.97, 1.5, 65536.0, True, servers).cost(RATE)
         costs = [cost(float(size)) for size in range(0, 2_000_000, 10_000)]
-        assert costs[0] == pytest.approx((2 if servers else 6) * 1e-4)
+        # To four servers a quarter of the link goes, on which an announcement of 48 bytes rests.
+        assert costs[0] == pytest.approx(2 * (1e-4 + 48 / (0.97 * RATE / 4)) if servers else 6e-4)
         assert all(math.isfinite(seconds) for seconds in costs)
         assert costs == sorted(costs)
 

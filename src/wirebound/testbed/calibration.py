@@ -4,20 +4,17 @@ A message takes n stages: 2(P−1) steps round a ring of P ranks, or a push and 
 α seconds while the pacer, which has let the last packets pass, makes the connection rest for the w seconds that its
 bytes take; the two overlap in part. So a stage takes (α^m + w^m)^(1/m): α + w for m = 1, the longer for large m.
 
-A shaper lets up to `burst_bytes` of a connection pass at once and then makes it rest. In a ring every step waits for
-the rest of the one before. With servers the way back begins as soon as the bytes are there, so that a message of one
-burst per connection costs the way there only: the two directions rest side by side. Longer messages pass burst by
-burst where the kernel paces whole packets, or evenly after the first where a bucket of tokens fills; the fit finds out.
-So it does whether the kernel sends a first packet of one segment and then packets of two, as Linux does on loopback.
+Gloo cuts what a ring sums into 2P segments and leaves out the empty ones; with S servers a tensor of fewer numbers
+goes to fewer of them. What the processes do for a part is `part_share` of α where all parts are there.
+
+With servers the way back begins as soon as the bytes are there, and the two directions rest side by side. Long messages
+pass burst by burst where the kernel paces whole packets, or evenly after the first where a bucket of tokens fills; the
+fit finds out which. So it does whether the kernel sends a first packet of one segment and then packets of two, as Linux
+does on loopback. What a message leaves to the next one, `served_connection` follows.
 
 An all-gather sends a worker's payload in two halves, and P−1 such stages take it round. Where a half is longer than a
 burst, the worker that was told first that its peer is ready sends, and its own word that it is ready rests behind what
 it sent: its peer begins half a payload later, so that the stage takes one and a half times its bytes.
-
-Not in it is what a message leaves to the next one: gloo's receiver says that it is ready on the connection on which it
-has just sent, behind the rest that the pacer makes it take. With servers a small message after a large one so takes up
-to half of the large one's time, and many small tensors between large ones take longer than predicted. The servers of
-training have receives waiting all the time, and `served_step` follows the rests from message to message.
 """
 
 import itertools
@@ -30,14 +27,19 @@ from wirebound.errors import InputError
 from wirebound.model import Link
 from wirebound.simulate.cost import Cost
 from wirebound.testbed.ranks import GlooRanks
+from wirebound.testbed.served_connection import ServedConnection, Shaper
 from wirebound.testbed.speed import set_rate
 from wirebound.testbed.trains import Train, time_trains
 
 #: Messages of all kinds of tensors. No powers of two: these fill a pacer's packets to the last byte.
-SIZES = (64, 1000, 3000, 6000, 12000, 24000, 48000, 96000, 200000, 400000, 800000, 2000000)
+SIZES = (4, 12, 24, 64, 1000, 3000, 6000, 12000, 24000, 48000, 96000, 200000, 400000, 800000, 2000000)
 _ROUNDS = 5
+#: Tensors are of 32-bit numbers.
+_NUMBER_BYTES = 4
+#: Of a push or a pull, bytes and work hardly add up: the longer one counts.
+_SERVED_SHARPNESS = 8.0
 #: Bursts that are tried: from a packet on Ethernet to four of the largest that loopback has.
-_BURSTS_BYTES = tuple(1448 * 2 ** (step / 8) for step in range(61))
+_BURSTS_BYTES = tuple(1448 * 2 ** (step / 4) for step in range(31))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,9 @@ class Calibration:
 
     With `gathers` messages are gathered from all by all; then a share above 1 is the burst that nobody waits for.
 
-    `latency_s` is α in seconds, `share` the part of the nominal rate that messages reach, `sharpness` m, and
-    `burst_bytes` is 0 for all-reduces; with `whole_bursts` they pass one by one, after the first so many at a time as
-    `later_bursts` says. `sizes` are in bytes, `median_s` their times in seconds, `worst_residual` how far the worst of
-    them is from the fit.
+    `latency_s` is α in seconds, `share` the part of the nominal rate that messages reach, `sharpness` m. Bursts, 0 for
+    all-reduces, are those of `served_connection.Shaper`. `sizes` are in bytes, `median_s` their times in seconds,
+    `worst_residual` how far the worst of them is from the fit.
     """
 
     ranks: int
@@ -65,6 +66,8 @@ class Calibration:
     median_s: tuple[float, ...] = ()
     worst_residual: float = 0.0
     later_bursts: int = 1
+    part_share: float = 0.0
+    packet_s: float = 0.0
 
     def link(self, rate_Bps: float) -> Link:
         """Return the link at another rate, where only the bandwidth is another."""
@@ -82,8 +85,23 @@ class Calibration:
                 (self.ranks - 1) * stage_s(self.latency_s, self.gathered_bytes(size) / bandwidth, self.sharpness)
             )
         if self.servers:
-            return lambda size: _served_s(self, size, bandwidth)
-        return lambda size: _ring_s(size, self.ranks, bandwidth, self.latency_s, self.sharpness)
+            return self.connection(rate_Bps).repeated_s
+        return lambda size: (
+            2 * (self.ranks - 1) * stage_s(self.latency_of(size), size / (self.ranks * bandwidth), self.sharpness)
+        )
+
+    def connection(self, rate_Bps: float) -> ServedConnection:
+        """Return a worker's connection to its servers: it has a share of the busier link, its own or a server's."""
+        bytes_per_s = rate_Bps * self.share / max(self.ranks, self.servers)
+        shaper = Shaper(bytes_per_s, self.burst_bytes, self.whole_bursts, self.later_bursts, self.packet_s)
+        return ServedConnection(shaper, self.servers, self.latency_of)
+
+    def latency_of(self, size: float) -> float:
+        """Return α of a message of `size` bytes: less where it has too few numbers for all parts."""
+        most = self.servers or 2 * self.ranks
+        numbers = math.ceil(size / _NUMBER_BYTES)
+        parts = math.ceil(numbers / math.ceil(numbers / most)) if numbers else 1
+        return self.latency_s * (1 - self.part_share * (1 - parts / most))
 
 
 def calibrate(
@@ -122,16 +140,31 @@ def fit_trains(
     stages = 2 if servers else (1 if gathers else 2) * (ranks - 1)
 
     def calibration(parameters: Any, burst: float, whole: bool, later: int) -> Calibration:
-        latency_s, share, sharpness = math.exp(parameters[0]), float(parameters[1]), float(parameters[2])
-        explained = latency_s, share, sharpness, burst, whole, servers, gathers, tuple(sizes), tuple(measured)
-        return Calibration(ranks, rate_Bps, *explained, later_bursts=later)
+        latency_s, share, sharpness, part_share, packet_share = math.exp(parameters[0]), *map(float, parameters[1:])
+        return Calibration(
+            ranks,
+            rate_Bps,
+            latency_s,
+            # Where the kernel paces whole packets the rate is exact, and what is lost is lost to each packet's timer.
+            share=1.0 if whole else share,
+            sharpness=_SERVED_SHARPNESS if servers else sharpness,
+            burst_bytes=burst,
+            whole_bursts=whole,
+            servers=servers,
+            gathers=gathers,
+            sizes=tuple(sizes),
+            median_s=tuple(measured),
+            later_bursts=later,
+            part_share=0.0 if gathers or servers == 1 else part_share,
+            packet_s=packet_share * latency_s if whole else 0.0,
+        )
 
     def residuals(parameters: Any, burst: float, whole: bool, later: int) -> list[float]:
         cost = calibration(parameters, burst, whole, later).cost(rate_Bps)
         return [math.log(cost(size) / seconds) for size, seconds in zip(sizes, measured, strict=True)]
 
-    start, largest_share = [math.log(min(measured) / stages), 0.98, 1.5], 2.0 if gathers else 1.0
-    bounds = ([-16.0, 0.5, 1.0], [0.0, largest_share, 8.0])
+    start, largest_share = [math.log(min(measured) / stages), 0.98, 1.5, 0.2, 0.5], 2.0 if gathers else 1.0
+    bounds = ([-16.0, 0.5, 1.0, 0.0, 0.0], [0.0, largest_share, 8.0, 0.95, 2.0])
     fits = []
     shapes: list[tuple[float, bool, int]] = [(0.0, False, 1)]
     if servers or gathers:
@@ -151,20 +184,3 @@ def stage_s(latency_s: float, wire_s: float, sharpness: float) -> float:
     longer, shorter = max(latency_s, wire_s), min(latency_s, wire_s)
     # The larger one is taken out: powers of microseconds would vanish.
     return longer * (1 + (shorter / longer) ** sharpness) ** (1 / sharpness) if longer > 0 else 0.0
-
-
-def _ring_s(size: float, ranks: int, bandwidth: float, latency_s: float, sharpness: float) -> float:
-    return 2 * (ranks - 1) * stage_s(latency_s, size / (ranks * bandwidth), sharpness)
-
-
-def _served_s(calibration: Calibration, size: float, bandwidth: float) -> float:
-    # A connection has its share of the busier of the two links, a worker's or a server's.
-    share, rate = size / calibration.servers, bandwidth / max(calibration.ranks, calibration.servers)
-    burst = calibration.burst_bytes
-    # The last of whole bursts arrives when it departs: when those before it have rested.
-    whole = burst > 0 and calibration.whole_bursts
-    ahead = share - burst
-    if whole:
-        later = calibration.later_bursts * burst
-        ahead = burst + later * (math.ceil((share - burst) / later) - 1) if share > burst else 0.0
-    return stage_s(2 * calibration.latency_s, max(share, 2 * ahead) / rate, calibration.sharpness)

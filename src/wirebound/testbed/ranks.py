@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wirebound.errors import WireboundError
+from wirebound.profile.pacing import paced_congestion_control
 from wirebound.profile.schema import Scalar
 from wirebound.testbed.network import Network
 from wirebound.testbed.scheduling import run_promptly
@@ -44,6 +45,8 @@ class GlooRanks:
     def record(self) -> dict[str, Scalar]:
         """Return the network's record, with what only its processes can tell."""
         own = {key: self._greetings[0][key] for key in ("congestion_control", "gloo_threads")}
+        if self.network.tier == "pacing":
+            own["congestion_control"] = paced_congestion_control()
         return self.network.record() | own | {"scheduling": "real-time" if self.prompt else "usual"}
 
     def ask(self, order: dict[str, Any], *, time_limit_s: float = 60.0) -> list[dict[str, Any]]:

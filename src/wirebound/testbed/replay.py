@@ -134,22 +134,23 @@ def replay(group: Any, rank: int, order: Order, pace: Callable[[Order], int]) ->
     """Replay `steps` steps and return when each backward pass began, and each message began and ended in it.
 
     Messages are all-reduced, or gathered where the order says ``gathers``; the last ``servers`` ranks are parameter
-    servers and return no times. One step more is replayed, for the last one's period; `warm_up` more come first and
-    are not returned.
+    servers and return no times. One step more is replayed, which ends the last one's period; `warm_up` more come first
+    and are not returned.
     """
     import torch
 
     messages, servers = order["messages"], order["servers"]
+    times = order["warm_up"] + order["steps"] + 1
     buffers = [torch.zeros(message["bytes"] // 4) for message in messages]
     group.barrier().wait()
     paced = pace(order)
     if rank >= group.size() - servers:
-        service = _order_of_service(order, rank)  # opens the channel, for which the first rank waits
+        service = _order_of_service(order, rank, times)  # opens the channel, for which the first rank waits
         group.barrier().wait()
-        serve(group, rank, buffers, servers, service)
+        serve(group, rank, buffers, servers, service, times)
         return {"paced_connections": paced}
     if servers:
-        send = push_and_pull(group, buffers, servers)
+        send = push_and_pull(group, buffers, servers, times)
     else:
         send = (all_gather if order.get("gathers") else all_reduce)(group, buffers)
     sender = Sender(send, len(messages))
@@ -157,7 +158,7 @@ def replay(group: Any, rank: int, order: Order, pace: Callable[[Order], int]) ->
     group.barrier().wait()
     began, sent = [], []
     now = time.perf_counter()
-    for _ in range(order["warm_up"] + order["steps"] + 1):
+    for _ in range(times):
         backward = now = _sleep_until(now + _forward_rest_s(order))
         for event in sender.sent:
             event.clear()
@@ -172,14 +173,13 @@ def replay(group: Any, rank: int, order: Order, pace: Callable[[Order], int]) ->
     if order["priority"]:
         outlet.end()
     first = order["warm_up"]
-    return {"paced_connections": paced, "backward_began": began[first:], "messages": sent[first:-1]}
+    return {"paced_connections": paced, "backward_began": began[first:], "messages": sent[first:]}
 
 
-def _order_of_service(order: Order, rank: int) -> Iterable[int]:
+def _order_of_service(order: Order, rank: int, times: int) -> Iterable[int]:
     if order["priority"]:
         return OrderReader(Path(order["folder"]), rank)
-    steps = order["warm_up"] + order["steps"] + 1
-    return itertools.chain.from_iterable(itertools.repeat(range(len(order["messages"])), steps))
+    return itertools.chain.from_iterable(itertools.repeat(range(len(order["messages"])), times))
 
 
 def _forward_rest_s(order: Order) -> float:

@@ -17,6 +17,7 @@ from wirebound.simulate.step import simulate_step
 from wirebound.testbed.calibration import Calibration, calibrate
 from wirebound.testbed.ordering import pairs_in_order
 from wirebound.testbed.ranks import GlooRanks, gloo_ranks
+from wirebound.testbed.served_step import served_step
 from wirebound.testbed.speed import set_rate
 from wirebound.testbed.tiers import network_of, open_network
 
@@ -172,12 +173,11 @@ def run_replay(
 
 def predict_case(workload: Workload, case: Case, calibration: Calibration) -> Step:
     """Return the engine's step for a case, with the link of a calibration at another or the same rate."""
+    cluster = Cluster(nodes=case.ranks, inter=calibration.link(case.rate_Bps))
+    if case.servers:
+        return served_step(workload, cluster, case.method, calibration=calibration, rate_Bps=case.rate_Bps)
     cost = calibration.cost(case.rate_Bps)
-    return simulate_step(workload, _cluster(case, calibration), case.method, include_vector_add=False, cost=cost)
-
-
-def _cluster(case: Case, calibration: Calibration) -> Cluster:
-    return Cluster(nodes=case.ranks, inter=calibration.link(case.rate_Bps))
+    return simulate_step(workload, cluster, case.method, include_vector_add=False, cost=cost)
 
 
 def _check(cases: Sequence[Case], steps: int, out: Path) -> None:

@@ -42,10 +42,10 @@ def calibrate_served(
     found: dict[int, list[tuple[float, float]]] = {}
     for size in SIZES:
         readings = [[of_round[str(size)] for of_round in answer["rounds"]] for answer in answers[:workers]]
-        # The workers end together, for each waits for all the others' messages.
         found[size] = [
             (
-                sum(end_s - began_s for began_s, end_s, _ in of_round) / (workers * counts[size]),
+                (max(last_s for _, last_s, _ in of_round) - max(first_s for first_s, _, _ in of_round))
+                / (counts[size] - 1),
                 sum(busy_s for _, _, busy_s in of_round) / (workers * counts[size]),
             )
             for of_round in zip(*readings, strict=True)

@@ -1,9 +1,5 @@
 """The step whose messages are pushed to servers and pulled one by one, over connections that rest after each packet.
 
-A shaper lets a packet of a connection pass at once and makes the connection rest for as long as its bytes take. So a
-small message after a large one waits: its pull goes the way of the large one's last packet, which has only just
-passed. Each direction of a worker's connection is followed from message to message.
-
 Where a packet rests longer than about 40 ms (four workers that share 50 Mbit/s), the kernel was seen to send one
 segment at a time though it sends two on faster links: many messages of some packets then take longer than predicted.
 """
@@ -12,55 +8,38 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wirebound.model import Cluster, Message, Method, Step, Workload
+from wirebound.simulate.messages import PlannedMessage, planned_messages
+from wirebound.simulate.priority import next_backward_s
+from wirebound.simulate.priority_kernel import priority_order
 from wirebound.simulate.step import simulate_step
 from wirebound.testbed.calibration import Calibration
+from wirebound.testbed.served_connection import Rests, ServedConnection
 
 _STEPS = 3
-
-
-class Direction:
-    """What a worker sends a server, or the other way, over one connection; times are in seconds."""
-
-    def __init__(self, calibration: Calibration, rate_Bps: float) -> None:
-        self._bytes_per_s = rate_Bps * calibration.share / max(calibration.ranks, calibration.servers)
-        self._burst, self._later = calibration.burst_bytes, calibration.later_bursts
-        self._whole = calibration.whole_bursts and calibration.burst_bytes > 0
-        self._free_s = 0.0
-
-    def passed_s(self, size: float, now_s: float) -> float:
-        """Return when the last of `size` bytes passes the shaper, handed over at `now_s`."""
-        if not self._whole:  # a bucket of tokens, which fills while nothing is sent
-            self._free_s = max(self._free_s, now_s - self._burst / self._bytes_per_s) + size / self._bytes_per_s
-            return max(now_s, self._free_s)
-        passes_s, packet = now_s, self._burst
-        while size > 0:
-            passes_s = max(now_s, self._free_s)
-            self._free_s = passes_s + min(size, packet) / self._bytes_per_s
-            size, packet = size - packet, self._later * self._burst
-        return passes_s
-
-    def begin_again(self, after_s: float) -> None:
-        """Count the time from `after_s` on."""
-        self._free_s -= after_s
+#: Times that differ by less are the same.
+_SAME_S = 1e-9
 
 
 def served_step(
     workload: Workload, cluster: Cluster, method: Method, *, calibration: Calibration, rate_Bps: float
 ) -> Step:
-    """Return the engine's step with messages that take what the connections' rests allow; first come, first served.
+    """Return the engine's step with messages that take what the connections' rests allow.
 
     `method` is one that waits for each message before it sends the next. Rests last into the next step: a few are
     followed, and the last one told.
     """
     step = simulate_step(workload, cluster, method, include_vector_add=False, cost=calibration.cost(rate_Bps))
-    ways = push, pull = Direction(calibration, rate_Bps), Direction(calibration, rate_Bps)
+    planned = planned_messages(workload, method)
+    connection, rests = calibration.connection(rate_Bps), Rests()
     messages, iteration_s = list(step.messages), step.iteration_s
     for _ in range(_STEPS):
-        messages = _exchanged(step.messages, push, pull, calibration)
-        last_s = max(workload.backward_s, messages[-1].end_s)
-        iteration_s = workload.forward_s + last_s + workload.optimizer_s
-        for way in ways:
-            way.begin_again(iteration_s)
+        if method.schedule == "priority":
+            messages, rests = _by_priority(planned, method.credit_bytes, connection, rests)
+            iteration_s = max(step.compute_s, next_backward_s(workload, messages))
+        else:
+            messages, rests = _in_turn(planned, connection, rests)
+            iteration_s = workload.forward_s + max(workload.backward_s, messages[-1].end_s) + workload.optimizer_s
+        rests = rests.since(iteration_s)
     return replace(
         step,
         messages=tuple(messages),
@@ -71,14 +50,36 @@ def served_step(
     )
 
 
-def _exchanged(planned: Sequence[Message], push: Direction, pull: Direction, calibration: Calibration) -> list[Message]:
-    """Push each message when it is ready and the one before is back, and pull it."""
+def _in_turn(
+    planned: Sequence[PlannedMessage], connection: ServedConnection, rests: Rests
+) -> tuple[list[Message], Rests]:
+    """Exchange each message when it is ready and the one before is back."""
     messages = []
     free_s = 0.0
-    for message in planned:
-        share = message.size / calibration.servers
-        start_s = max(message.ready_s, free_s)
-        pushed_s = push.passed_s(share, start_s) + calibration.latency_s
-        free_s = pull.passed_s(share, pushed_s) + calibration.latency_s
-        messages.append(message._replace(start_s=start_s, end_s=free_s))
-    return messages
+    for size, ready_s, tensors in planned:
+        start_s = max(ready_s, free_s)
+        free_s, rests = connection.exchanged(size, start_s, rests)
+        messages.append(Message(size, ready_s, start_s, free_s, tensors))
+    return messages, rests
+
+
+def _by_priority(
+    planned: Sequence[PlannedMessage], credit_bytes: float, connection: ServedConnection, before: Rests
+) -> tuple[list[Message], Rests]:
+    """Exchange the most urgent first, as `priority_order` has it.
+
+    What a message takes decides what is sent after it, and that what the later ones take: the step is followed again
+    from its beginning until nothing changes. Each time one message more is right.
+    """
+    ready, urgency = [message.ready_s for message in planned], [message.tensors[-1] for message in planned]
+    sizes = [message.size for message in planned]
+    seconds = [connection.repeated_s(size) for size in sizes]
+    while True:
+        messages, rests, found = [], before, list(seconds)
+        for index, start_s, _ in priority_order(ready, urgency, sizes, seconds, credit_bytes):
+            end_s, rests = connection.exchanged(sizes[index], start_s, rests)
+            found[index] = end_s - start_s
+            messages.append(Message(sizes[index], ready[index], start_s, end_s, planned[index].tensors))
+        if all(abs(now_s - then_s) < _SAME_S for now_s, then_s in zip(found, seconds, strict=True)):
+            return messages, rests
+        seconds = found
