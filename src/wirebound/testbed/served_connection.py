@@ -9,8 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-#: What gloo sends ahead of each message, on the same connection; measured between two writes of its thread.
-_ANNOUNCEMENT_BYTES, _BETWEEN_WRITES_S = 48, 1e-5
+#: Gloo announces each message, in so many bytes, on the connection that carries it.
+_ANNOUNCEMENT_BYTES = 48
+#: The message itself is written about so long after its announcement: two system calls, measured.
+_BETWEEN_WRITES_S = 1e-5
 
 
 class Rests(NamedTuple):
