@@ -7,6 +7,7 @@ the runs with n workers; the servers serve all.
 import contextlib
 import json
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -94,6 +95,7 @@ def main(folder: Path, rank: int, workers: int, servers: int) -> None:
             if meeting.is_server:
                 if needs_servers(technique):
                     told[run] = serve(meeting.with_servers(), count)._asdict()
+                    told[run]["threads"] = threading.active_count()
                 continue
             model = trained(case, technique, choices, meeting)
             told[run] = {"sha256": parameters_sha256(model)}

@@ -57,6 +57,8 @@ def test_workers_agree_to_the_last_bit(told, run):
 def test_the_servers_had_the_work(told, run):
     served = [told[WORKERS + server][run] for server in range(SERVERS)]
     assert all(one["sent_bytes"] == one["received_bytes"] for one in served)
+    # A thread of the server that is still at work when the process ends would abort it. The second watches the parent.
+    assert all(one["threads"] == 2 for one in served)
     assert sum(one["averages"] for one in served) > 0
     if "bsp-ps" not in run or "partitions" in run:  # one message goes to one server
         assert all(one["averages"] > 0 for one in served)

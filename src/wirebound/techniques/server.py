@@ -65,6 +65,7 @@ class _Server:
         self._answers: list[queue.SimpleQueue[int]] = [queue.SimpleQueue() for _ in range(workers)]
         self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._slots: dict[int, _Slot] = {}
+        self._threads: list[threading.Thread] = []
 
     def run(self) -> Served:
         with one_line("a worker left before it had introduced itself"):
@@ -80,6 +81,8 @@ class _Server:
         for _ in range(2 * self._workers):
             if (error := self._ended.get()) is not None:
                 raise error
+        for thread in self._threads:  # they still let go of their receives, which must not meet the end of the process
+            thread.join()
         return Served(self._averages, self._bytes * self._workers, self._bytes * self._workers)
 
     def _slot(self, piece: Described) -> _Slot:
@@ -95,7 +98,9 @@ class _Server:
             except BaseException as error:
                 self._ended.put(error)
 
-        threading.Thread(target=run, name=name, daemon=True).start()
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _receive(self, worker: int, orders: Orders) -> None:
         with one_line(f"lost worker {worker}"):
