@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wirebound.model import Cluster, Tensor, Workload, method_named
+from wirebound.model import Cluster, Method, Tensor, Workload, method_named
 from wirebound.simulate.step import simulate_step
 from wirebound.testbed.calibration import SIZES, Calibration, fit_trains
 from wirebound.testbed.ranks import gloo_ranks
@@ -101,12 +101,15 @@ def test_rests_last_into_the_next_step():
     assert step.iteration_s == pytest.approx(0.9e-3)  # one packet passes at once, the next step's when it has rested
 
 
-@pytest.mark.parametrize("name", ["bsp-ps", "wfbp-ps"])
-def test_without_bursts_the_step_is_the_engines(name: str):
+MERGED = method_named("mg-wfbp", architecture="parameter-server", servers=1)
+
+
+@pytest.mark.parametrize("method", [training_method("bsp-ps"), training_method("wfbp-ps"), MERGED])
+def test_without_bursts_the_step_is_the_engines(method: Method):
     random = np.random.default_rng(3)
     workload = job(*(int(size) for size in random.integers(4, 90_000, 20)), gap_s=0.01)
     plain = calibration(ranks=2, burst_bytes=0.0, whole_bursts=False, latency_s=2e-4, share=0.9)
-    method, cluster = training_method(name), Cluster(2, plain.link(RATE))
+    cluster = Cluster(2, plain.link(RATE))
     found = served_step(workload, cluster, method, calibration=plain, rate_Bps=RATE)
     expected = simulate_step(workload, cluster, method)
     assert found.iteration_s == pytest.approx(expected.iteration_s)

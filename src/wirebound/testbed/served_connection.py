@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 #: Gloo announces each message, in so many bytes, on the connection that carries it.
 _ANNOUNCEMENT_BYTES = 48
-#: The message itself is written about so long after its announcement: two system calls, measured.
+#: The message itself is written about so long after it: one that rests for 8 µs was seen to hold nothing up, 15 µs did.
 _BETWEEN_WRITES_S = 1e-5
 
 

@@ -28,8 +28,9 @@ def served_step(
     `method` is one that waits for each message before it sends the next. Rests last into the next step: a few are
     followed, and the last one told.
     """
-    step = simulate_step(workload, cluster, method, include_vector_add=False, cost=calibration.cost(rate_Bps))
-    planned = planned_messages(workload, method)
+    cost = calibration.cost(rate_Bps)
+    step = simulate_step(workload, cluster, method, include_vector_add=False, cost=cost)
+    planned = planned_messages(workload, method, cost)
     connection, rests = calibration.connection(rate_Bps), Rests()
     messages, iteration_s = list(step.messages), step.iteration_s
     for _ in range(_STEPS):
